@@ -1,4 +1,7 @@
-"""How long a certified amplified epsilon takes, for one pair and for every pair of a domain: `python -m benchmarks amplification`."""
+"""Benchmark of certified amplified epsilons: `python -m benchmarks amplification`.
+
+For one pair and for every pair of a domain.
+"""
 
 from __future__ import annotations
 
@@ -33,55 +36,89 @@ from metricshuffle.randomizers import (
 
 def _one_pair() -> Iterator[dict[str, Any]]:
     for users in (10**3, 10**5, 10**6, 10**7, 10**8, 10**10, 10**12):
-        delta, target = 0.01 / users, 3e-4 if users >= 10**6 else 0.05
+        delta = 0.01 / users
+        target = 3e-4 if users >= 10**6 else 0.05
         for name, pair in (("symmetric", ClonePair(1, 1, 1)), ("asymmetric", ClonePair(1, 3, 2.5))):
             time = seconds(partial(epsilon_upper, pair, users, delta))
             goal = target if name == "symmetric" else None
-            yield measurement(f"epsilon of the {name} clone pair, {users:.0e} users", time, "s", goal, at_most=True)
+            yield measurement(
+                f"epsilon of the {name} clone pair, {users:.0e} users",
+                time,
+                "s",
+                goal,
+                at_most=True,
+            )
             gap = epsilon_upper(pair, users, delta) / epsilon_lower(pair, users, delta) - 1
-            yield measurement("  its relative bracket", gap, "", 1e-4 if users > 10**5 else 1e-7, at_most=True)
+            yield measurement(
+                "  its relative bracket", gap, "", 1e-4 if users > 10**5 else 1e-7, at_most=True
+            )
     time = seconds(lambda: exact_tail(1.0, 3.4, 10**9, 1e-11))
     yield measurement("Theorem 1 with the exact tail, 1e9 users", time, "s", None)
 
 
 def _randomizers() -> Iterator[dict[str, Any]]:
-    """Upper and lower bound together, as `amplify` gives them, and one 200-bin blanket alone."""
+    """Rows for both bounds together, as in `amplify`, and one 200-bin blanket alone."""
     for users in (10**3, 10**4, 10**6, 10**9, 10**12):
 
         def both(people: int = users, delta: float = 0.01 / users) -> AmplifiedBand:
-            # From the randomizer on: an answer keeps what it found, so the same one asked again would take no time at all.
+            # Starts at the randomizer: an answer caches its results, so asking the same one again
+            # would take no time at all.
             return amplify(KaryRandomizedResponse(10, 1.0), people).epsilon(delta)
 
-        time, goal = middle_seconds(both), 3e-3 if users == 10**3 else 1e-3
-        yield measurement(f"10-RR, upper and lower, {users:.0e} users", time, "s", goal, at_most=True)
+        time = middle_seconds(both)
+        goal = 3e-3 if users == 10**3 else 1e-3
+        yield measurement(
+            f"10-RR, upper and lower, {users:.0e} users", time, "s", goal, at_most=True
+        )
         if users <= 10**6:  # (beyond, the sums take minutes)
             plainly = middle_seconds(partial(stronger_clones, users), 3)
-            yield measurement("  plain sums of the stronger clones, an upper bound alone, which is looser", plainly, "s", None)
-            yield measurement("  the time of both bounds over that of the sums", time / plainly, "", 1.0, at_most=True)
+            yield measurement(
+                "  plain sums of the stronger clones, an upper bound alone, which is looser",
+                plainly,
+                "s",
+                None,
+            )
+            yield measurement(
+                "  the time of both bounds over that of the sums",
+                time / plainly,
+                "",
+                1.0,
+                at_most=True,
+            )
         band = both()
         yield measurement("  upper/lower", band.upper / band.lower, "", 1.005, at_most=True)
     law = LaplaceOnInterval(0.0, 1.0, 1.0, 199).blanket(0, 199)
     for users in (10**6, 10**9):
         time = seconds(partial(blanket_epsilon, law, users, 0.01 / users, relative=1e-5))
-        yield measurement(f"blanket of 200 Laplace reports, one pair, {users:.0e} users", time, "s", 0.01, at_most=True)
+        yield measurement(
+            f"blanket of 200 Laplace reports, one pair, {users:.0e} users",
+            time,
+            "s",
+            0.01,
+            at_most=True,
+        )
     time = seconds(lambda: amplify(LaplaceOnInterval(0.0, 1.0, 1.0, 64), 10**6).epsilon(1e-8))
     yield measurement("Laplace on 64 steps, every pair, upper and lower", time, "s", None)
 
 
 def _two_reports() -> Iterator[dict[str, Any]]:
-    """Binary randomized response, epsilon of every data set: the time for many people over that for ten thousand."""
+    """Rows for binary randomized response, every data set: time relative to 10,000 people."""
     for local, delta in ((1.0, 1e-6), (0.1, 1e-6), (4.0, 1e-9)):
         law = BinaryReports.from_rows(BinaryRandomizedResponse(local).rows(), 0, 1)
         few = seconds(partial(epsilon_bracket, law, 10**4, delta), 10)
         for users in (10**6, 10**9, 10**12):
             ratio = seconds(partial(epsilon_bracket, law, users, delta), 10) / few
             yield measurement(
-                f"binary response, local epsilon {local:g}: time for {users:.0e} over 1e4 users", ratio, "", 5.0, at_most=True
+                f"binary response, local epsilon {local:g}: time for {users:.0e} over 1e4 users",
+                ratio,
+                "",
+                5.0,
+                at_most=True,
             )
 
 
 def _fewest() -> Iterator[dict[str, Any]]:
-    """How long it takes to find a number of people, over one answer at that number."""
+    """Rows for the time to find a number of people, relative to one answer at that number."""
     members: dict[str, Randomizer] = {
         "10-RR": KaryRandomizedResponse(10, 1.0),
         "geometric, line of 33": BoundedGeometric(32, 2.0 / 32.0),
@@ -93,16 +130,23 @@ def _fewest() -> Iterator[dict[str, Any]]:
             return amplify(source, people).epsilon(1e-6)
 
         ratio = seconds(partial(fewest_users, member, 0.05, 1e-6), 3) / seconds(answered, 3)
-        yield measurement(f"fewest users of {name}: time over that of one answer", ratio, "", 20.0, at_most=True)
+        yield measurement(
+            f"fewest users of {name}: time over that of one answer", ratio, "", 20.0, at_most=True
+        )
 
 
 def _tightness() -> Iterator[dict[str, Any]]:
-    """Upper over lower end for every built-in randomizer: the largest over local epsilons 1, 2, 4 and 6 and six settings."""
+    """Rows for the ratio of upper to lower bound of every built-in randomizer.
+
+    It is the largest over local epsilons 1, 2, 4 and 6 and six settings.
+    """
     found = list(gaps())
     for name in dict.fromkeys(one.randomizer for one in found):
         worst = max((one for one in found if one.randomizer == name), key=lambda one: one.ratio)
         where = f"epsilon {worst.epsilon:g}, {worst.users:.0e} users, delta {worst.delta:.0e}"
-        yield measurement(f"upper/lower, {name}; worst at {where}", worst.ratio, "", WIDEST, at_most=True)
+        yield measurement(
+            f"upper/lower, {name}; worst at {where}", worst.ratio, "", WIDEST, at_most=True
+        )
 
 
 def _sized(inputs: int) -> dict[str, Randomizer]:
@@ -122,22 +166,37 @@ def _sized(inputs: int) -> dict[str, Randomizer]:
 
 
 def _best_against_blanket() -> Iterator[dict[str, Any]]:
-    """The time of the best of all bounds over that of the blanket alone, every pair, nothing kept from the call before."""
+    """Rows for the time of the best bound over that of the blanket alone, every pair, uncached."""
     for inputs in (16, 64, 256):
         for name, randomizer in _sized(inputs).items():
             for users, delta in ((10**4, 1e-6), (10**6, 1e-10)):
 
-                def answered(bound: str, source: Randomizer = randomizer, many: int = users, rare: float = delta) -> float:
-                    return BestBoundProfile(source, many, source.diameter, bound).epsilon(rare, source.diameter)
+                def answered(
+                    bound: str,
+                    source: Randomizer = randomizer,
+                    many: int = users,
+                    rare: float = delta,
+                ) -> float:
+                    return BestBoundProfile(source, many, source.diameter, bound).epsilon(
+                        rare, source.diameter
+                    )
 
                 many_inputs = inputs > 64  # seconds each, and everything is compiled by then
                 repeats, warm = (1, False) if many_inputs else (3, True)
-                ratio = seconds(partial(answered, "best"), repeats, warm) / seconds(partial(answered, "blanket"), repeats, warm)
+                ratio = seconds(partial(answered, "best"), repeats, warm) / seconds(
+                    partial(answered, "blanket"), repeats, warm
+                )
                 goal = 10.0 if inputs <= 64 else None
-                yield measurement(f"time over the blanket's: {name}, {inputs} inputs, {users:.0e} users", ratio, "", goal, at_most=True)
+                yield measurement(
+                    f"time over the blanket's: {name}, {inputs} inputs, {users:.0e} users",
+                    ratio,
+                    "",
+                    goal,
+                    at_most=True,
+                )
 
 
 def measurements() -> Iterator[dict[str, Any]]:
-    """The rows as they are measured, the slow ones last."""
+    """Yield the rows as they are measured, the slow ones last."""
     for part in (_randomizers, _one_pair, _two_reports, _fewest, _tightness, _best_against_blanket):
         yield from part()

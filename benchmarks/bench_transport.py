@@ -1,4 +1,4 @@
-"""How long earth mover's distances take, and people's histograms: `python -m benchmarks transport` (extra `transport`)."""
+"""Benchmark of earth mover's distances: `python -m benchmarks transport` (extra `transport`)."""
 
 from __future__ import annotations
 
@@ -22,8 +22,19 @@ def measurements() -> list[dict[str, Any]]:
         plain, ours = _side_by_side(costs, *(weights / weights.sum(axis=1, keepdims=True)))
         rows.append(measurement(f"two sets of 1,000 points, {name}: plain POT", plain, "s", None))
         rows.append(measurement(f"two sets of 1,000 points, {name}: certified", ours, "s", None))
-        rows.append(measurement(f"two sets of 1,000 points, {name}: times plain POT", ours / plain, "", 1.2, at_most=True))
-    x, y, v, w = rng.normal(size=NUMBERS), rng.normal(size=NUMBERS), rng.random(NUMBERS), rng.random(NUMBERS)
+        rows.append(
+            measurement(
+                f"two sets of 1,000 points, {name}: times plain POT",
+                ours / plain,
+                "",
+                1.2,
+                at_most=True,
+            )
+        )
+    x = rng.normal(size=NUMBERS)
+    y = rng.normal(size=NUMBERS)
+    v = rng.random(NUMBERS)
+    w = rng.random(NUMBERS)
     time = seconds(lambda: spaces.line_distance(x, y), 10)
     rows.append(measurement("two sets of 1e6 numbers on a line", time, "s", 0.05, at_most=True))
     half = NUMBERS // 2
@@ -33,16 +44,23 @@ def measurements() -> list[dict[str, Any]]:
     rows.append(measurement("2e6 numbers with weights, in two sets", time, "s", None))
     line = spaces.Integers(0, NUMBERS - 1)
     time = seconds(lambda: spaces.earth_mover(line, v, w))
-    rows.append(measurement("two histograms over 1e6 points of a line", time, "s", 0.05, at_most=True))
-    users, held = spaces.users_of(spaces.Clustered(10, 10, 0.1), items=100), rng.integers(0, 100, (10_000, 100))
+    rows.append(
+        measurement("two histograms over 1e6 points of a line", time, "s", 0.05, at_most=True)
+    )
+    users = spaces.users_of(spaces.Clustered(10, 10, 0.1), items=100)
+    held = rng.integers(0, 100, (10_000, 100))
     time = seconds(lambda: users.histograms(held))
     rows.append(measurement("histograms of 1e4 users with 100 items each", time, "s", None))
     return rows
 
 
 def _side_by_side(costs: Any, a: Any, b: Any, rounds: int = 15) -> tuple[float, float]:
-    """Seconds of POT alone and of the certified distance: the best of each, in turns, so that other work disturbs both."""
-    plain, ours = float("inf"), float("inf")
+    """Seconds of POT alone and of the certified distance, the best of each.
+
+    Both run in turns, so that other work disturbs both.
+    """
+    plain = float("inf")
+    ours = float("inf")
     for _ in range(rounds):
         plain = min(plain, seconds(lambda: ot.emd2(a, b, costs, numItermax=10**7), 1, warm=False))
         ours = min(ours, seconds(lambda: spaces.transport(costs, a, b), 1, warm=False))

@@ -1,4 +1,4 @@
-"""How long noisy vectors of 100,000 people take, and how much memory: `python -m benchmarks vectors`."""
+"""Benchmark of noisy vectors of 100,000 people: `python -m benchmarks vectors`."""
 
 from __future__ import annotations
 
@@ -21,26 +21,33 @@ PEOPLE = 100_000
 MAP = ms.Histogram(ms.Grid(32, 32, 100.0, "m"))
 TARGET = ms.Target(epsilon=1.0, delta=1e-6, distance=320.0)
 BOXES = ShiftedBoxes(3)
-"""386 coordinates."""
+"""Features with 386 coordinates."""
 
 
 def planned(people: int = PEOPLE) -> ms.Plan:
-    """The planner's choice; in the release below, its features are those above, whatever it chose."""
+    """Planner's choice; the release below uses the features above, whatever it chose."""
     return ms.plan(MAP, TARGET, users=people, floor=False, protocols=("noisy-vectors",))
 
 
 def load_task(features: Features) -> ms.Task:
-    """That plan's task with so many coordinates, and as many shares as the planned one."""
+    """Task of that plan with these features, and as many shares as planned."""
     task = planned().task
     protocol = task.protocol
     assert isinstance(protocol, NoisyVectors)
     coordinates = features.table(ms.Space.of(MAP.domain)).shape[1]
-    return task.model_copy(update={"protocol": protocol.model_copy(update={"features": features, "coordinates": coordinates})})
+    return task.model_copy(
+        update={
+            "protocol": protocol.model_copy(
+                update={"features": features, "coordinates": coordinates}
+            )
+        }
+    )
 
 
 def release() -> dict[str, float]:
-    """Seconds of each role for everybody, all of them warm, and the peak memory of this process in GiB."""
-    task, values = load_task(BOXES), np.random.default_rng(0).integers(0, 32, (PEOPLE, 2))
+    """Seconds of each role for all people, warm, and the peak memory of this process in GiB."""
+    task = load_task(BOXES)
+    values = np.random.default_rng(0).integers(0, 32, (PEOPLE, 2))
     task.counted([values[:100]])  # compiles
     start = time.perf_counter()
     tally = task.counted([values])
@@ -60,8 +67,13 @@ def release() -> dict[str, float]:
 
 
 def _in_a_process_of_its_own() -> dict[str, float]:
-    """Because peak memory is that of a process since it began."""
-    printed = subprocess.run([sys.executable, "-m", "benchmarks.bench_vectors"], capture_output=True, text=True, check=True).stdout
+    """Run `release` in a new process, because peak memory counts from the start of a process."""
+    printed = subprocess.run(
+        [sys.executable, "-m", "benchmarks.bench_vectors"],
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
     found: dict[str, float] = json.loads(printed)
     return found
 
@@ -70,7 +82,9 @@ def measurements() -> list[dict[str, Any]]:
     found = _in_a_process_of_its_own()
     name = f"1e5 people x {found['coordinates']:g} coordinates, {found['messages']:g} messages each"
     rows = [
-        measurement(f"{name}: all roles", found["counted"] + found["estimated"], "s", 20.0, at_most=True),
+        measurement(
+            f"{name}: all roles", found["counted"] + found["estimated"], "s", 20.0, at_most=True
+        ),
         measurement("  randomized and added up", found["counted"], "s", None),
         measurement("  estimated", found["estimated"], "s", None),
         measurement("  peak memory", found["memory"], "GiB", 2.0, at_most=True),
@@ -78,8 +92,23 @@ def measurements() -> list[dict[str, Any]]:
     for people in (2_000, PEOPLE):
         for floor, words in ((True, "with a floor"), (False, "no floor")):
             job = partial(ms.plan, MAP, TARGET, people, floor=floor, protocols=("noisy-vectors",))
-            rows.append(measurement(f"plan of a 32 x 32 map, {people:,} people, {words}", seconds(job, 2), "s", 5.0, at_most=True))
-    rows.append(measurement("plan of a 32 x 32 map, every protocol", seconds(partial(ms.plan, MAP, TARGET, 2_000), 1), "s", None))
+            rows.append(
+                measurement(
+                    f"plan of a 32 x 32 map, {people:,} people, {words}",
+                    seconds(job, 2),
+                    "s",
+                    5.0,
+                    at_most=True,
+                )
+            )
+    rows.append(
+        measurement(
+            "plan of a 32 x 32 map, every protocol",
+            seconds(partial(ms.plan, MAP, TARGET, 2_000), 1),
+            "s",
+            None,
+        )
+    )
     return rows
 
 

@@ -1,10 +1,11 @@
-"""How far private maps and histograms are off, and what a person sends for them: `python -m benchmarks.maps` (some minutes).
+"""Accuracy and cost of private maps and histograms: `python -m benchmarks.maps` (some minutes).
 
-People are those of `simulation.population.clustered_shares`, drawn by `numpy.random.default_rng(SEED)`: five clusters on a tenth of
-people who
-are spread evenly. Each number is the mean over `runs` simulated releases about the same people: sums with the noise of everybody's shares,
-and the estimator of a release (isotonic regression on lines, least squares on grids, both with shares >= 0 of sum 1; the likeliest shares
-for single reports). Earth mover's distances are exact. The target is epsilon 1 for a tenth of the range and less for less, delta 1e-6.
+People are those of `simulation.population.clustered_shares`, drawn by
+`numpy.random.default_rng(SEED)`: five clusters on a tenth of people who are spread evenly. Each
+number is the mean over `runs` simulated releases about the same people: sums with the noise of
+everyone's shares, and the estimator of a release (isotonic regression on lines, least squares on
+grids, both with shares >= 0 of sum 1; the likeliest shares for single reports). Earth mover's
+distances are exact. The target is epsilon 1 for a tenth of the range and less for less, delta 1e-6.
 """
 
 from __future__ import annotations
@@ -31,24 +32,27 @@ from metricshuffle.queries.query import Query
 from metricshuffle.queries.user_queries import UserHistogram
 from metricshuffle.simulation.fast_draws import ReportLaws
 from metricshuffle.simulation.population import CLUSTER_SIZES, Population, clustered_shares
-from metricshuffle.simulation.vector_runs import crowd_of, released_shares
+from metricshuffle.simulation.simulated_releases import crowd_of, released_shares
 from metricshuffle.spaces import Grid, Integers, Space, earth_mover, users_of
 
 SEED = 7
 PEOPLE = (500, 2_000, 100_000)
 DELTA = 1e-6
 NEAR = 0.1
-"""Which part of the range is hidden at epsilon 1."""
+"""Fraction of the range that is protected at epsilon 1."""
 ITEMS = 20
 FLOORS = (2.0, 5.0, 10.0)
 CELL = 100.0
 FEW_RUNS = 2
-"""Of single reports on large spaces, where the likeliest shares take 10 s and their errors hardly vary."""
+"""Runs for single reports on large spaces.
+
+There the likeliest shares take 10 s and their errors hardly vary.
+"""
 
 
 @dataclass(frozen=True)
 class Case:
-    """A space, and how its distances are told: as a part of the range, or in metres."""
+    """Space, and the unit of its distances: a fraction of the range, or metres."""
 
     name: str
     domain: Integers | Grid
@@ -56,21 +60,30 @@ class Case:
 
     @property
     def range(self) -> float:
-        """Of a line between its ends; of a grid, along its side."""
-        return float(self.domain.high - self.domain.low) if isinstance(self.domain, Integers) else self.domain.width * self.domain.cell
+        """Length of a line, or of the side of a grid."""
+        return (
+            float(self.domain.high - self.domain.low)
+            if isinstance(self.domain, Integers)
+            else self.domain.width * self.domain.cell
+        )
 
     def query(self, items: int = 1) -> Query:
         return Histogram(self.domain) if items == 1 else UserHistogram(users_of(self.domain, items))
 
     def target(self, part: float = NEAR) -> Target:
-        """Epsilon 1 for a tenth of the range, told for this part of it, or for one cell if that is more."""
+        """Epsilon 1 for a tenth of the range, stated for this part of it, or for one cell.
+
+        One cell is used if that is more.
+        """
         if isinstance(self.domain, Grid):
             part = max(part, self.domain.cell / self.range)
         return Target(epsilon=part / NEAR, delta=DELTA, distance=part * self.range)
 
     def held(self, query: Query, people: int) -> Population:
         generator = np.random.default_rng(SEED)
-        return crowd_of(query, clustered_shares(Space.of(self.domain), generator), people, generator)
+        return crowd_of(
+            query, clustered_shares(Space.of(self.domain), generator), people, generator
+        )
 
     def told(self, distance: float) -> str:
         part = distance / self.range if isinstance(self.domain, Integers) else distance
@@ -87,7 +100,10 @@ CASES = (
 
 @dataclass(frozen=True)
 class Accuracy:
-    """What one way is off by: the mean earth mover's distance with its standard error, and the mean absolute error of a share."""
+    """Error of one method: mean earth mover's distance and mean absolute error of a share.
+
+    The distance has its standard error.
+    """
 
     case: Case
     people: int
@@ -97,15 +113,22 @@ class Accuracy:
     standard_error: float
     share: float
     epsilon_alone: float
-    """Of one report, or of what a person sent, at a tenth of the range."""
+    """Epsilon of one report, or of a person's messages, at a tenth of the range."""
 
 
-def accuracy(cases: tuple[Case, ...] = CASES, people: tuple[int, ...] = PEOPLE) -> Iterator[Accuracy]:
-    """One report each, and vectors with all people honest, with half of them, with the default floor, and with a curator's noise, which
-    has the law of that of all people if all are honest."""
+def accuracy(
+    cases: tuple[Case, ...] = CASES, people: tuple[int, ...] = PEOPLE
+) -> Iterator[Accuracy]:
+    """Yield single reports, and vectors with all or half of the people honest, or with a floor.
+
+    At last with a curator's noise, which has the law of all people's noise if all are honest.
+    """
     for case in cases:
         for count in people:
-            for name in ("k-ary-randomized-response", "bounded-geometric" if isinstance(case.domain, Integers) else "planar-geometric"):
+            for name in (
+                "k-ary-randomized-response",
+                "bounded-geometric" if isinstance(case.domain, Integers) else "planar-geometric",
+            ):
                 found = single(case, count, name)
                 if found is not None:
                     yield found
@@ -117,29 +140,50 @@ def accuracy(cases: tuple[Case, ...] = CASES, people: tuple[int, ...] = PEOPLE) 
 
 
 def plan_of(
-    case: Case, people: int, *, honest: int | None = None, floor: bool = False, alone: float | None = None, items: int = 1,
+    case: Case,
+    people: int,
+    *,
+    honest: int | None = None,
+    floor: bool = False,
+    alone: float | None = None,
+    items: int = 1,
     part: float = NEAR,
-) -> Plan:  # fmt: skip
-    """The planner's own choice of features, for people who are known to be clustered."""
+) -> Plan:
+    """Planner's choice of features, for people who are known to be clustered."""
     return plan(
-        case.query(items), case.target(part), people, honest, floor=floor, max_local_epsilon=alone, protocols=["noisy-vectors"],
+        case.query(items),
+        case.target(part),
+        people,
+        honest,
+        floor=floor,
+        max_local_epsilon=alone,
+        protocols=["noisy-vectors"],
         spread="smooth",
-    )  # fmt: skip
+    )
 
 
-def vectors(case: Case, people: int, way: str, planned: Plan, trusted: str = "shuffler") -> Accuracy:
-    """Of the plan's choice, or of its curator."""
+def vectors(
+    case: Case, people: int, way: str, planned: Plan, trusted: str = "shuffler"
+) -> Accuracy:
+    """Accuracy of the plan's choice, or of its curator."""
     query = planned.query
-    chosen = planned.choice if trusted == "shuffler" else next(offer for offer in planned.candidates if offer.trusted == trusted)
+    chosen = (
+        planned.choice
+        if trusted == "shuffler"
+        else next(offer for offer in planned.candidates if offer.trusted == trusted)
+    )
     protocol = chosen.mechanism
     assert isinstance(protocol, NoisyVectors)
-    held, generator = case.held(query, people), np.random.default_rng(SEED + 1)
+    held = case.held(query, people)
+    generator = np.random.default_rng(SEED + 1)
     released = released_shares(protocol, query, held, case.runs, generator)
-    return _measured(case, people, way, protocol.encoding, released, held.truth, chosen.local_epsilon)
+    return _measured(
+        case, people, way, protocol.encoding, released, held.truth, chosen.local_epsilon
+    )
 
 
 def single(case: Case, people: int, name: str) -> Accuracy | None:
-    """One report each through a shuffler; None if it cannot keep the target."""
+    """Accuracy of one report each through a shuffler; None if it cannot meet the target."""
     query = case.query()
     try:
         planned = plan(query, case.target(), people, people, protocols=[name])
@@ -147,36 +191,72 @@ def single(case: Case, people: int, name: str) -> Accuracy | None:
         return None
     protocol = planned.choice.mechanism
     assert isinstance(protocol, Frequencies)
-    held, generator, inversion = case.held(query, people), np.random.default_rng(SEED + 1), Inversion.of(protocol.randomizer)
-    released, laws = [], ReportLaws.of(inversion.rows)
+    held = case.held(query, people)
+    generator = np.random.default_rng(SEED + 1)
+    inversion = Inversion.of(protocol.randomizer)
+    released = []
+    laws = ReportLaws.of(inversion.rows)
     for _ in range(FEW_RUNS if len(held.sampled) > 100 else case.runs):
         counts = np.maximum(np.rint(laws.counts(held.sampled, generator)), 0.0).astype(np.int64)
         released.append(fit_likelihood(inversion.rows, counts).frequencies)
-    return _measured(case, people, "one report each", name, np.stack(released), held.truth, planned.choice.local_epsilon)
+    return _measured(
+        case,
+        people,
+        "one report each",
+        name,
+        np.stack(released),
+        held.truth,
+        planned.choice.local_epsilon,
+    )
 
 
-def _measured(case: Case, people: int, way: str, how: str, released: Floats, truth: Floats, alone: float) -> Accuracy:
-    distances = np.array([earth_mover(Space.of(case.domain), row, truth).distance for row in released])
-    spread = float(distances.std(ddof=1) / np.sqrt(len(distances))) if len(distances) > 1 else float("nan")
-    return Accuracy(case, people, way, how, float(distances.mean()), spread, float(np.abs(released - truth).mean()), alone)
+def _measured(
+    case: Case, people: int, way: str, how: str, released: Floats, truth: Floats, alone: float
+) -> Accuracy:
+    distances = np.array(
+        [earth_mover(Space.of(case.domain), row, truth).distance for row in released]
+    )
+    spread = (
+        float(distances.std(ddof=1) / np.sqrt(len(distances)))
+        if len(distances) > 1
+        else float("nan")
+    )
+    return Accuracy(
+        case,
+        people,
+        way,
+        how,
+        float(distances.mean()),
+        spread,
+        float(np.abs(released - truth).mean()),
+        alone,
+    )
 
 
 def floors(people: int = 2_000) -> Iterator[Accuracy]:
-    """A line of 64 by what is left if the shuffler colludes; at last without a floor."""
+    """Accuracy on a line of 64 by the fallback's epsilon; at last without a floor."""
     for epsilon in FLOORS:
-        yield vectors(CASES[0], people, f"floor {epsilon:g}", plan_of(CASES[0], people, floor=True, alone=epsilon))
+        yield vectors(
+            CASES[0],
+            people,
+            f"floor {epsilon:g}",
+            plan_of(CASES[0], people, floor=True, alone=epsilon),
+        )
     yield vectors(CASES[0], people, "no floor", plan_of(CASES[0], people))
 
 
 def by_width(people: int = 100_000, runs: int = 4) -> Iterator[tuple[float, str, float]]:
-    """32 x 32 cells: how wide clusters are, in cells (standard deviations), which features, and the mean earth mover's distance.
+    """Yield the width of clusters in cells, features, and mean earth mover's distance, 32 x 32.
 
-    Clusters as narrow as above, and twice as wide: `numpy.random.default_rng(3)` draws five middles 4 cells or more from the edges.
+    Widths are standard deviations: as narrow as above, and twice as wide;
+    `numpy.random.default_rng(3)` draws five centres 4 cells or more from the edges.
     """
-    case, space = CASES[-1], Space.of(CASES[-1].domain)
+    case = CASES[-1]
+    space = Space.of(CASES[-1].domain)
     planned = plan_of(case, people).choice.mechanism
     assert isinstance(planned, NoisyVectors)
-    cells, middles = space.domain.all_values(), np.random.default_rng(3).uniform(4.0, 28.0, (5, 2))
+    cells = space.domain.all_values()
+    middles = np.random.default_rng(3).uniform(4.0, 28.0, (5, 2))
     squares = ((np.asarray(cells, dtype=np.float64)[:, None] - middles) ** 2).sum(axis=2)
     wide = np.exp(-0.5 * squares / 2.5**2) @ CLUSTER_SIZES + 1e-6
     narrow = clustered_shares(space, np.random.default_rng(SEED))
@@ -184,15 +264,23 @@ def by_width(people: int = 100_000, runs: int = 4) -> Iterator[tuple[float, str,
         for features in (ShiftedBoxes(3), Cells()):
             weights = features.weights(space)
             factor = case.target().slope / features.slope(space, weights)
-            protocol = planned.model_copy(update={"features": features, "coordinates": len(weights), "factor": factor})
+            protocol = planned.model_copy(
+                update={"features": features, "coordinates": len(weights), "factor": factor}
+            )
             held = crowd_of(case.query(), shares, people, np.random.default_rng(SEED))
-            released = released_shares(protocol, case.query(), held, runs, np.random.default_rng(SEED + 1))
-            yield cells_wide, str(features), _measured(case, people, "", "", released, held.truth, 0.0).distance
+            released = released_shares(
+                protocol, case.query(), held, runs, np.random.default_rng(SEED + 1)
+            )
+            yield (
+                cells_wide,
+                str(features),
+                _measured(case, people, "", "", released, held.truth, 0.0).distance,
+            )
 
 
 @dataclass(frozen=True)
 class Cost:
-    """What a person sends for a plan."""
+    """Size of what a person sends for a plan."""
 
     case: str
     people: int
@@ -204,36 +292,61 @@ class Cost:
     messages: int
     kilobytes: float
     sealed: float
-    """With what sealing each message adds."""
+    """Size with the overhead of sealing each message."""
     added: float
-    """To somebody who only adds up, in kB."""
+    """Size for an aggregator, in kB."""
 
 
 def costs() -> Iterator[Cost]:
-    """For 20 items each, with mixing that is good for a total epsilon of 10: a move of the whole range."""
+    """Yield costs for 20 items each, with mixing for a total epsilon of 10.
+
+    That is a move of the whole range.
+    """
     line, long, _, grid = CASES
     for case, people in ((long, 500), (line, 2_000), (grid, 2_000), (grid, 100_000)):
         protocol = plan_of(case, people, items=ITEMS, part=1.0).choice.mechanism
         assert isinstance(protocol, NoisyVectors)
         packed = protocol.packed
         yield Cost(
-            case.name, people, str(protocol.features), protocol.coordinates, packed.bits, packed.together, packed.shares,
-            packed.messages_per_user, packed.bits_per_user / 8e3, (packed.bits_per_user + packed.messages_per_user * SEALED_BITS) / 8e3,
+            case.name,
+            people,
+            str(protocol.features),
+            protocol.coordinates,
+            packed.bits,
+            packed.together,
+            packed.shares,
+            packed.messages_per_user,
+            packed.bits_per_user / 8e3,
+            (packed.bits_per_user + packed.messages_per_user * SEALED_BITS) / 8e3,
             protocol.coordinates * packed.bits / 8e3,
-        )  # fmt: skip
+        )
 
 
 def accuracy_table(found: list[Accuracy]) -> str:
-    """A row for each case and number of people, as Markdown."""
+    """Markdown table with a row for each case and number of people."""
     ways = ("one report each", "all honest", "half honest", "floor", "curator")
-    heads = ("k-ary response", "geometric noise", "vectors", "half honest", "with the floor", "curator")
+    heads = (
+        "k-ary response",
+        "geometric noise",
+        "vectors",
+        "half honest",
+        "with the floor",
+        "curator",
+    )
     lines = [f"| space | people | {' | '.join(heads)} |", f"|---|---|{'---|' * len(heads)}"]
     for case, people in dict.fromkeys((one.case, one.people) for one in found):
         here = [one for one in found if (one.case, one.people) == (case, people)]
         one_report = {one.how: one for one in here if one.way == ways[0]}
         cells = [_cell(one_report.get("k-ary-randomized-response"))]
-        cells.append(_cell(next((one for name, one in one_report.items() if name.endswith("geometric")), None)))
-        cells += [_cell(next((one for one in here if one.way == way), None), features=way != "curator") for way in ways[1:]]
+        cells.append(
+            _cell(
+                next((one for name, one in one_report.items() if name.endswith("geometric")), None)
+            )
+        )
+        cells += [
+            _cell(next((one for one in here if one.way == way), None), features=way != "curator")
+            for way in ways[1:]
+        ]
         lines.append(f"| {case.name} | {people:,} | {' | '.join(cells)} |")
     return "\n".join(lines)
 
@@ -246,32 +359,50 @@ def _cell(one: Accuracy | None, features: bool = False) -> str:
 
 
 def floor_table(found: list[Accuracy]) -> str:
-    lines = ["| epsilon if the shuffler colludes | earth mover's distance | error of a share |", "|---|---|---|"]
+    lines = [
+        "| epsilon if the shuffler colludes | earth mover's distance | error of a share |",
+        "|---|---|---|",
+    ]
     for one in found:
-        alone = f"{one.epsilon_alone:.3g}" if one.way != "no floor" else f"{one.epsilon_alone:.3g} (no floor)"
+        alone = (
+            f"{one.epsilon_alone:.3g}"
+            if one.way != "no floor"
+            else f"{one.epsilon_alone:.3g} (no floor)"
+        )
         lines.append(f"| {alone} | {one.case.told(one.distance)} | {100.0 * one.share:.2g} % |")
     return "\n".join(lines)
 
 
 def cost_table(found: list[Cost]) -> str:
     lines = [
-        "| space | people | features | numbers | bits | together | shares | messages | kB | kB sealed | kB to somebody who adds |",
+        "| space | people | features | numbers | bits | together | shares | messages | kB "
+        "| kB sealed | kB to somebody who adds |",
         "|---|---|---|---|---|---|---|---|---|---|---|",
     ]
     for one in found:
         lines.append(
-            f"| {one.case} | {one.people:,} | {one.features} | {one.coordinates} | {one.bits} | {one.together} | {one.shares} | "
+            f"| {one.case} | {one.people:,} | {one.features} | {one.coordinates} | "
+            f"{one.bits} | {one.together} | {one.shares} | "
             f"{one.messages:,} | {one.kilobytes:.1f} | {one.sealed:.1f} | {one.added:.2f} |"
         )
     return "\n".join(lines)
 
 
 if __name__ == "__main__":
-    start, listed = time.perf_counter(), []
+    start = time.perf_counter()
+    listed = []
     for one in accuracy():
         listed.append(one)
-        off = f"{one.case.told(one.distance)} +- {one.case.told(one.standard_error)}, {one.share:.2g}"
-        print(f"{time.perf_counter() - start:6.0f} s  {one.case.name}, {one.people:,}, {one.way} ({one.how}): {off}", file=sys.stderr)
-    print(accuracy_table(listed), floor_table(list(floors())), cost_table(list(costs())), sep="\n\n")
+        off = (
+            f"{one.case.told(one.distance)} +- {one.case.told(one.standard_error)}, {one.share:.2g}"
+        )
+        print(
+            f"{time.perf_counter() - start:6.0f} s  {one.case.name}, {one.people:,}, "
+            f"{one.way} ({one.how}): {off}",
+            file=sys.stderr,
+        )
+    print(
+        accuracy_table(listed), floor_table(list(floors())), cost_table(list(costs())), sep="\n\n"
+    )
     for wide, features, distance in by_width():
         print(f"clusters {wide:g} cells wide, {features}: {distance:.1f} m")

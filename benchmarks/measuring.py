@@ -1,4 +1,4 @@
-"""How a row of the table is measured."""
+"""Measurement of the rows of the benchmark table."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 
 
 def seconds(job: Callable[[], object], repeats: int = 5, warm: bool = True) -> float:
-    """The best of several runs (the others were disturbed); a first call, which may compile, is not counted."""
+    """Best of several runs; a first call, which may compile, is not counted."""
     if warm:
         job()
     best = float("inf")
@@ -23,7 +23,10 @@ def seconds(job: Callable[[], object], repeats: int = 5, warm: bool = True) -> f
 
 
 def middle_seconds(job: Callable[[], object], repeats: int = 101) -> float:
-    """The median processor time of a call, which others on the machine disturb less than the clock; a first call is not counted."""
+    """Median processor time of a call; a first call is not counted.
+
+    Other processes disturb it less than wall-clock time.
+    """
     job()
     taken = []
     for _ in range(repeats):
@@ -34,16 +37,21 @@ def middle_seconds(job: Callable[[], object], repeats: int = 101) -> float:
 
 
 def processor_seconds(words: Sequence[str], repeats: int = 3) -> float:
-    """User and system time of a whole process, its libraries included: the best of several runs, which a busy machine disturbs little.
+    """User and system time of a whole process with its libraries, the best of several runs.
 
-    A first run, which may compile, is not counted.
+    A busy machine disturbs it little. A first run, which may compile, is not counted.
     """
     taken = []
     for _ in range(1 + repeats):
         before = os.times()
         subprocess.run(words, check=True, capture_output=True)
         after = os.times()
-        taken.append(after.children_user + after.children_system - before.children_user - before.children_system)
+        taken.append(
+            after.children_user
+            + after.children_system
+            - before.children_user
+            - before.children_system
+        )
     return min(taken[1:])
 
 
@@ -51,7 +59,9 @@ def draws_per_second(draw: Callable[[], object], count: int, repeats: int = 5) -
     return count / seconds(draw, repeats)
 
 
-def measurement(name: str, value: float, unit: str, target: float | None, *, at_most: bool = False) -> dict[str, Any]:
-    """One row; target None means there is nothing to reach."""
+def measurement(
+    name: str, value: float, unit: str, target: float | None, *, at_most: bool = False
+) -> dict[str, Any]:
+    """Row of the table; target None means that there is no target."""
     reached = None if target is None else (value <= target if at_most else value >= target)
     return {"name": name, "value": value, "unit": unit, "target": target, "reached": reached}

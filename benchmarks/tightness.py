@@ -1,6 +1,7 @@
-"""How far upper and lower end of an amplified epsilon are apart, for every built-in randomizer: `python -m benchmarks.tightness`.
+"""Ratio of upper to lower bound of amplified epsilons: `python -m benchmarks.tightness`.
 
-`python -m benchmarks.tightness further` looks at sizes and numbers of people that are not in that table.
+For every built-in randomizer; `python -m benchmarks.tightness further` covers sizes and numbers of
+people that are not in that table.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ from metricshuffle.randomizers import (
 SETTINGS = tuple((users, delta) for users in (10**4, 10**5, 10**6) for delta in (1e-6, 1e-10))
 EPSILONS = (1.0, 2.0, 4.0, 6.0)
 WIDEST = 1.01
-"""Upper over lower end: the aim."""
+"""Target for the ratio of upper to lower bound."""
 
 
 def line_of(points: int) -> Floats:
@@ -53,18 +54,26 @@ def line_of(points: int) -> Floats:
 
 def plan_grid(side: int) -> Floats:
     """Distances of the cells of a square, opposite corners 1 apart."""
-    cells = np.array([(i, j) for i in range(side) for j in range(side)], dtype=np.float64) / ((side - 1) * 2.0**0.5)
+    cells = np.array([(i, j) for i in range(side) for j in range(side)], dtype=np.float64) / (
+        (side - 1) * 2.0**0.5
+    )
     return np.asarray(np.hypot(*(cells[:, None] - cells).transpose(2, 0, 1)))
 
 
 def built_in(epsilon: float) -> dict[str, Randomizer]:
-    """Every built-in randomizer, of some sizes, with this local epsilon (an exponential mechanism: about it, from the metric)."""
+    """Built-in randomizers of some sizes with this local epsilon.
+
+    An exponential mechanism has about this epsilon, from the metric.
+    """
     mixed = np.random.default_rng(5).dirichlet(np.full(6, 5.0), 6) + 1.0 / epsilon
     return {
         "binary response": BinaryRandomizedResponse(epsilon),
         **{f"{k}-ary response": KaryRandomizedResponse(k, epsilon) for k in (3, 10, 100)},
         **{f"geometric, line of {k}": BoundedGeometric(k - 1, epsilon / (k - 1)) for k in (8, 64)},
-        **{f"Laplace on an interval, {k} steps": LaplaceOnInterval(0.0, 1.0, epsilon, k) for k in (16, 64)},
+        **{
+            f"Laplace on an interval, {k} steps": LaplaceOnInterval(0.0, 1.0, epsilon, k)
+            for k in (16, 64)
+        },
         "WitchHat, 33 inputs": WitchHat(1.0, epsilon, 4.0, 16),
         "geometric, 8 x 8 cells": PlanarGeometric(8, 8, epsilon / (7.0 * 2.0**0.5)),
         "exponential, line of 16": ExponentialMechanism(line_of(16), epsilon),
@@ -85,9 +94,12 @@ def built_in(epsilon: float) -> dict[str, Randomizer]:
 
 
 def further(epsilon: float) -> dict[str, Randomizer]:
-    """Sizes at which it is less close."""
+    """Randomizers of sizes at which the bounds are less tight."""
     return {
-        **{f"padded exponential, line of {k}": PaddedExponential(line_of(k), epsilon) for k in (16, 32)},
+        **{
+            f"padded exponential, line of {k}": PaddedExponential(line_of(k), epsilon)
+            for k in (16, 32)
+        },
         **{f"subset of 10, size {k}": SubsetSelection(10, epsilon, k) for k in (7, 9)},
         "RAPPOR, 4 bits": Rappor(4, epsilon),
         "geometric, 3 x 3 cells": PlanarGeometric(3, 3, epsilon / (2.0 * 2.0**0.5)),
@@ -99,7 +111,7 @@ FURTHER = tuple((users, 1e-6) for users in (10**4, 10**6, 10**8, 10**11))
 
 @dataclass(frozen=True)
 class Gap:
-    """One band: upper over lower end, the bound behind the upper one, the blanket over the lower one, and what it took (s)."""
+    """Ratio of upper to lower bound, the winning bound, blanket over lower bound, and seconds."""
 
     randomizer: str
     epsilon: float
@@ -116,7 +128,7 @@ def gaps(
     settings: tuple[tuple[int, float], ...] = SETTINGS,
     members: Callable[[float], dict[str, Randomizer]] = built_in,
 ) -> Iterator[Gap]:
-    """All of them, one after the other."""
+    """Yield all gaps, one after the other."""
     for epsilon in epsilons:
         for name, randomizer in members(epsilon).items():
             for users, delta in settings:
@@ -124,20 +136,33 @@ def gaps(
                 band = amplify(randomizer, users).epsilon(delta)
                 took = time.process_time() - start
                 widest = randomizer.diameter
-                blanket = BestBoundProfile(randomizer, users, widest, "blanket").epsilon(delta, widest)
-                ratio, alone = (value / band.lower if band.lower > 0.0 else math.inf for value in (band.upper, blanket))
+                blanket = BestBoundProfile(randomizer, users, widest, "blanket").epsilon(
+                    delta, widest
+                )
+                ratio, alone = (
+                    value / band.lower if band.lower > 0.0 else math.inf
+                    for value in (band.upper, blanket)
+                )
                 yield Gap(name, epsilon, users, delta, ratio, band.bound, alone, took)
 
 
 def table(found: list[Gap]) -> str:
-    """The largest ratio over the local epsilons, by randomizer and setting, as Markdown; in brackets, that of the blanket alone."""
+    """Markdown table of the largest ratio over the local epsilons, by randomizer and setting.
+
+    In brackets, that of the blanket alone.
+    """
     settings = list(dict.fromkeys((one.users, one.delta) for one in found))
-    head = " | ".join(f"{users:.0e}, {delta:.0e}".replace("e+0", "e").replace("e-0", "e-") for users, delta in settings)
+    head = " | ".join(
+        f"{users:.0e}, {delta:.0e}".replace("e+0", "e").replace("e-0", "e-")
+        for users, delta in settings
+    )
     lines = [f"| randomizer | {head} |", f"|---|{'---|' * len(settings)}"]
     for name in dict.fromkeys(one.randomizer for one in found):
         cells = []
         for setting in settings:
-            here = [one for one in found if one.randomizer == name and (one.users, one.delta) == setting]
+            here = [
+                one for one in found if one.randomizer == name and (one.users, one.delta) == setting
+            ]
             worst = max(here, key=lambda one: one.ratio)
             cells.append(f"{worst.ratio:.4f} ({max(one.blanket for one in here):.2f})")
         lines.append(f"| {name} | {' | '.join(cells)} |")
@@ -145,7 +170,7 @@ def table(found: list[Gap]) -> str:
 
 
 def largest(found: list[Gap], epsilon: float) -> Gap:
-    """The widest band with a local epsilon of at most this."""
+    """Widest gap with a local epsilon of at most this."""
     return max((one for one in found if one.epsilon <= epsilon), key=lambda one: one.ratio)
 
 

@@ -1,4 +1,4 @@
-"""check_metric names the broken axiom and the points that break it."""
+"""check_metric names the violated axiom and the points that violate it."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 import numpy as np
 import pytest
+from tests.tables import check_all
 
 from metricshuffle.errors import ConditionError, InputError
 from metricshuffle.spaces import Euclidean, Matrix, Metric
@@ -20,7 +21,7 @@ def test_metrics_and_functions_pass() -> None:
     check_metric(Matrix([[0, 0, 1], [0, 0, 1], [1, 1, 0]]), range(3), pseudo=True)
 
 
-@pytest.mark.parametrize(
+@check_all(
     ("function", "axiom", "where"),
     [
         (lambda x, y: math.nan if x != y else 0.0, "finite", r"d\(1, 2\) = nan"),
@@ -28,10 +29,16 @@ def test_metrics_and_functions_pass() -> None:
         (lambda x, y: abs(x - y) + 1.0, "itself", r"d\(1, 1\) = 1.0"),
         (lambda x, y: abs(x // 2 - y // 2), "positive", r"d\(2, 3\) = 0.0"),
         (lambda x, y: max(y - x, 2 * (x - y)), "symmetry", r"d\(1, 2\) = 1.0 and d\(2, 1\) = 2.0"),
-        (lambda x, y: (x - y) ** 2, "triangle", r"d\(1, 3\) = 4.0 with d\(1, 2\) = 1.0 and d\(2, 3\) = 1.0"),
+        (
+            lambda x, y: (x - y) ** 2,
+            "triangle",
+            r"d\(1, 3\) = 4.0 with d\(1, 2\) = 1.0 and d\(2, 3\) = 1.0",
+        ),
     ],
 )
-def test_the_broken_axiom_is_named(function: Callable[[Any, Any], float], axiom: str, where: str) -> None:
+def test_the_broken_axiom_is_named(
+    function: Callable[[Any, Any], float], axiom: str, where: str
+) -> None:
     with pytest.raises(ConditionError, match=where) as told:
         check_metric(function, [1, 2, 3])
     assert axiom in told.value.condition

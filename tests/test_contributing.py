@@ -1,4 +1,4 @@
-"""The examples in CONTRIBUTING: a randomizer and a protocol of somebody's own are one file each, and everything else follows."""
+"""Examples in CONTRIBUTING: a user-defined randomizer and protocol are one file each."""
 
 from __future__ import annotations
 
@@ -18,11 +18,21 @@ def test_there_is_an_example_of_each() -> None:
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize(("index", "printed"), [(0, "ring-response 7"), (1, "flipped-bit True")], ids=["randomizer", "protocol"])
+@pytest.mark.parametrize(
+    ("index", "printed"),
+    [(0, "ring-response 7"), (1, "flipped-bit True")],
+    ids=["randomizer", "protocol"],
+)
 def test_one_file_is_enough(index: int, printed: str, tmp_path: Path) -> None:
-    """The block as a file of its own, in a process of its own: what it registers must not reach other tests."""
+    """The block as a file in a separate process, so that its registration stays there."""
     file = tmp_path / "own.py"
     file.write_text(BLOCKS[index], encoding="utf-8")
-    done = subprocess.run([sys.executable, "-W", "error", str(file)], capture_output=True, text=True, timeout=300, check=False)
+    done = subprocess.run(
+        [sys.executable, "-W", "error", str(file)],
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
     assert done.returncode == 0, done.stderr
     assert done.stdout.strip() == printed

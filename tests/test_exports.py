@@ -1,4 +1,4 @@
-"""What `import metricshuffle` offers is what its __init__.pyi lists, and exactly what docs/api.md says."""
+"""Exports of `metricshuffle` agree with its __init__.pyi and docs/api.md."""
 
 from __future__ import annotations
 
@@ -10,11 +10,12 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
+from tests.tables import check_all
 
 import metricshuffle
 import metricshuffle_papers
 from metricshuffle import randomizers
-from metricshuffle._lazy import MOVED
+from metricshuffle._old_names import MOVED
 
 TEXT = (Path(__file__).parents[1] / "docs" / "api.md").read_text()
 DOCUMENTED = re.findall(r"^- `(\w+)", TEXT, flags=re.MULTILINE)
@@ -23,10 +24,15 @@ DOCUMENTED = re.findall(r"^- `(\w+)", TEXT, flags=re.MULTILINE)
 def listed(package: ModuleType) -> dict[str, str]:
     """Name -> module of every import in the .pyi of a package."""
     stub = Path(str(package.__file__)).with_suffix(".pyi")
-    imports = [node for node in ast.parse(stub.read_text()).body if isinstance(node, ast.ImportFrom)]
+    imports = [
+        node for node in ast.parse(stub.read_text()).body if isinstance(node, ast.ImportFrom)
+    ]
     for node in imports:
         for alias in node.names:
-            assert alias.asname == alias.name, f"{alias.name} is not exported to type checkers; write `{alias.name} as {alias.name}`"
+            assert alias.asname == alias.name, (
+                f"{alias.name} is not exported to type checkers; write `{alias.name} as "
+                f"{alias.name}`"
+            )
     return {alias.name: str(node.module) for node in imports for alias in node.names}
 
 
@@ -37,9 +43,12 @@ def test_the_documented_names_are_the_exported_ones() -> None:
     assert sorted(metricshuffle.__all__) == list(metricshuffle.__all__)
 
 
-@pytest.mark.parametrize("package", [metricshuffle, randomizers], ids=lambda package: str(package.__name__))
+@check_all("package", [metricshuffle, randomizers])
 def test_the_exported_names_are_those_of_the_listing(package: ModuleType) -> None:
-    """__all__ is the list in __init__.pyi, and every name is what the module that is named there holds; submodules are no part of it."""
+    """__all__ is the list in __init__.pyi, and every name comes from the module named there.
+
+    Submodules are not part of it.
+    """
     names = {name: home for name, home in listed(package).items() if home != package.__name__}
     assert sorted(package.__all__) == sorted(names)
     for name, home in names.items():
@@ -48,7 +57,7 @@ def test_the_exported_names_are_those_of_the_listing(package: ModuleType) -> Non
         assert name in dir(package)
 
 
-@pytest.mark.parametrize("name", metricshuffle.__all__)
+@check_all("name", metricshuffle.__all__)
 def test_every_name_imports_and_says_what_it_is(name: str) -> None:
     """With words of its own; `plan` is the function and not the module it lives in."""
     value = getattr(metricshuffle, name)
@@ -67,15 +76,27 @@ def test_star_imports_and_unknown_names() -> None:
 
 def test_importing_the_package_imports_none_of_it() -> None:
     """Modules come when a name is first asked for, so that a command line answers at once."""
-    code = "import sys, metricshuffle; print(sorted(name for name in sys.modules if name.startswith('metricshuffle') or name == 'numpy'))"
-    told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
-    assert ast.literal_eval(told) == ["metricshuffle", "metricshuffle._lazy", "metricshuffle._old_names"]
+    code = (
+        "import sys, metricshuffle; print(sorted(name for name in sys.modules if "
+        "name.startswith('metricshuffle') or name == 'numpy'))"
+    )
+    told = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    ).stdout
+    assert ast.literal_eval(told) == [
+        "metricshuffle",
+        "metricshuffle._lazy_exports",
+        "metricshuffle._old_names",
+    ]
 
 
-@pytest.mark.parametrize("name", sorted(MOVED))
+@check_all("name", sorted(MOVED))
 def test_names_that_moved_are_found_with_a_warning(name: str) -> None:
     assert name not in metricshuffle.__all__
-    with pytest.warns(DeprecationWarning, match=rf"metricshuffle_papers\.{name} of the distribution metricshuffle-papers") as warned:
+    with pytest.warns(
+        DeprecationWarning,
+        match=rf"metricshuffle_papers\.{name} of the distribution metricshuffle-papers",
+    ) as warned:
         assert getattr(metricshuffle, name) is getattr(metricshuffle_papers, name)
     assert warned[0].filename == __file__
 
@@ -83,7 +104,11 @@ def test_names_that_moved_are_found_with_a_warning(name: str) -> None:
 def test_names_that_moved_say_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "metricshuffle_papers", None)
     with pytest.raises(
-        ImportError, match="compare_users is part of metricshuffle-papers now; install it with: pip install metricshuffle-papers"
+        ImportError,
+        match=(
+            "compare_users is part of metricshuffle-papers now; install it with: pip install "
+            "metricshuffle-papers"
+        ),
     ):
         from metricshuffle import compare_users  # type: ignore[attr-defined]  # noqa: F401
 

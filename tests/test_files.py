@@ -1,4 +1,4 @@
-"""Files appear whole or not at all; links are followed; pipes, devices and standard output are written in place."""
+"""File writes are atomic; links are followed; pipes and devices are written in place."""
 
 from __future__ import annotations
 
@@ -13,7 +13,15 @@ from pathlib import Path
 import pytest
 
 from metricshuffle.errors import InputError
-from metricshuffle.files import atomic_file, locked, make_folder, read_bytes, read_text, write_text, written_in_place
+from metricshuffle.files import (
+    atomic_file,
+    locked,
+    make_folder,
+    read_bytes,
+    read_text,
+    write_text,
+    written_in_place,
+)
 
 
 @pytest.fixture
@@ -38,7 +46,7 @@ def test_text_and_bytes_come_back(tmp_path: Path) -> None:
 
 
 def test_nothing_is_seen_before_the_end(tmp_path: Path) -> None:
-    """While a file is written what was there before is there, beside one with another name that begins with a dot."""
+    """During a write the old file stays, next to a temporary one that begins with a dot."""
     path = tmp_path / "file"
     path.write_text("old")
     with atomic_file(path) as stream:
@@ -53,8 +61,10 @@ def test_nothing_is_seen_before_the_end(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("wrong", [KeyboardInterrupt, ValueError, SystemExit])
 @pytest.mark.parametrize("existed", [True, False])
-def test_an_exception_leaves_what_was_there(wrong: type[BaseException], existed: bool, tmp_path: Path) -> None:
-    """An error or an interruption in the middle: the old file stays, or none, and nothing temporary."""
+def test_an_exception_leaves_what_was_there(
+    wrong: type[BaseException], existed: bool, tmp_path: Path
+) -> None:
+    """After an error or interruption the old file stays, or none, and nothing temporary."""
     path = tmp_path / "file"
     if existed:
         path.write_text("old")
@@ -72,7 +82,10 @@ def test_an_exception_leaves_what_was_there(wrong: type[BaseException], existed:
 def test_a_link_stays_and_its_target_is_replaced(tmp_path: Path) -> None:
     """Also through two links, from another folder, and to a target that does not exist yet."""
     (tmp_path / "kept").mkdir()
-    target, link, second, dangling = tmp_path / "kept" / "target", tmp_path / "link", tmp_path / "second", tmp_path / "dangling"
+    target = tmp_path / "kept" / "target"
+    link = tmp_path / "link"
+    second = tmp_path / "second"
+    dangling = tmp_path / "dangling"
     target.write_text("old")
     link.symlink_to(Path("kept") / "target")
     second.symlink_to(link)
@@ -87,8 +100,9 @@ def test_a_link_stays_and_its_target_is_replaced(tmp_path: Path) -> None:
 
 
 def test_a_pipe_is_written_in_place(tmp_path: Path) -> None:
-    """Whoever reads from a named pipe gets the bytes, and the pipe stays a pipe; the same through a link to it."""
-    pipe, link = tmp_path / "pipe", tmp_path / "link"
+    """A named pipe, or a link to it, gets the bytes and remains a pipe."""
+    pipe = tmp_path / "pipe"
+    link = tmp_path / "link"
     os.mkfifo(pipe)
     link.symlink_to(pipe)
     for path in (pipe, link):
@@ -113,9 +127,10 @@ def test_devices_are_written_in_place() -> None:
 @pytest.mark.parametrize("name", ["-", "/dev/stdout", "/proc/self/fd/1"])
 @pytest.mark.parametrize("mode", ["w", "wb"])
 def test_standard_output(name: str, mode: str, tmp_path: Path) -> None:
-    """The content and nothing else stands on standard output, in a pipe and in a file it is redirected to; no file is made."""
+    """Standard output gets only the content, in a pipe or redirected; no file is made."""
     code = (
-        f"from metricshuffle.files import atomic_file as whole_file\nwith whole_file({name!r}, {mode!r}) as s: "
+        "from metricshuffle.files import atomic_file as whole_file\nwith "
+        f"whole_file({name!r}, {mode!r}) as s: "
         f"s.write({'b' * (mode == 'wb')}'content')"
     )
     words = [sys.executable, "-c", code]
@@ -127,8 +142,10 @@ def test_standard_output(name: str, mode: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("mask", "expected"), [(0o077, 0o600), (0o022, 0o644), (0o000, 0o666)])
-def test_new_files_have_what_the_umask_allows(mask: int, expected: int, tmp_path: Path, open_umask: None) -> None:
-    """A umask of 077 makes files that nobody else can read; the temporary file is no wider meanwhile."""
+def test_new_files_have_what_the_umask_allows(
+    mask: int, expected: int, tmp_path: Path, open_umask: None
+) -> None:
+    """A umask of 077 makes private files; the temporary file is private too."""
     os.umask(mask)
     with atomic_file(tmp_path / "file") as stream:
         stream.write("new")
@@ -138,7 +155,9 @@ def test_new_files_have_what_the_umask_allows(mask: int, expected: int, tmp_path
 
 
 @pytest.mark.parametrize("mode", [0o600, 0o640, 0o444, 0o755])
-def test_permissions_of_a_file_that_is_replaced_stay(mode: int, tmp_path: Path, open_umask: None) -> None:
+def test_permissions_of_a_file_that_is_replaced_stay(
+    mode: int, tmp_path: Path, open_umask: None
+) -> None:
     """A file that only its owner may read is replaced by one that only its owner may read."""
     path = tmp_path / "file"
     path.write_text("old")
@@ -149,7 +168,7 @@ def test_permissions_of_a_file_that_is_replaced_stay(mode: int, tmp_path: Path, 
 
 
 def test_what_cannot_be_written_is_a_sentence(tmp_path: Path) -> None:
-    """A missing folder, a folder, and a file where a folder should be: told with the name, and nothing is made."""
+    """A missing folder, a folder, or a file in place of a folder: an error with the name."""
     (tmp_path / "file").write_text("old")
     for path, told in (
         (tmp_path / "nowhere" / "file", "No such file or directory"),
@@ -185,17 +204,24 @@ def test_folders_are_made_or_told(tmp_path: Path) -> None:
 
 
 def test_a_lock_waits_and_gives_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """One holder at a time, with and without flock; what a killed process left behind stops nobody where there is flock."""
+    """One holder at a time, with and without flock; with flock, killed holders do not block."""
     path = tmp_path / "ledger"
     (tmp_path / ".ledger.lock").write_text("")
     for flock in (None, lambda: None):
         if flock is not None:
             monkeypatch.setattr("metricshuffle.files._flock", flock)
-        with locked(path, 1.0), pytest.raises(InputError, match="is being written by another command"), locked(path, 0.05):
+        with (
+            locked(path, 1.0),
+            pytest.raises(InputError, match="is being written by another command"),
+            locked(path, 0.05),
+        ):
             pass
         with locked(path, 1.0):
             pass
         assert not list(tmp_path.iterdir())
     (tmp_path / ".ledger.lock").write_text("")
-    with pytest.raises(InputError, match=r"if there is none, delete .*\.ledger\.lock"), locked(path, 0.05):
+    with (
+        pytest.raises(InputError, match=r"if there is none, delete .*\.ledger\.lock"),
+        locked(path, 0.05),
+    ):
         pass

@@ -1,6 +1,7 @@
-"""A stream made before a fork and first used by several threads of the child: no erased, repeated or missing word, and no deadlock.
+"""Random stream used after a fork by several threads: no lost words, no deadlock.
 
-Everything runs in a process of its own, which forks: the one that runs the tests has threads that a fork would not survive.
+Everything runs in a process of its own, which forks: the one that runs the tests has threads that a
+fork would not survive.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.tables import check_all
 
 from metricshuffle.randomness import BUFFER_WORDS, Randomness, _KeyStream
 
@@ -39,7 +41,7 @@ def child_says(work):
             pipe.write(said)
     finally:
         os._exit(0)
-"""
+"""  # noqa: E501
 
 DRAWN_BY_THREADS = (
     PREPARED
@@ -70,7 +72,7 @@ for pipe in waiting:
     words.append(said)
 everything = np.concatenate(words)
 print(wrong, int((everything == 0).sum()), everything.size - np.unique(everything).size)
-"""
+"""  # noqa: E501
 )
 
 FORKED_WHILE_OTHERS_DRAW = (
@@ -131,7 +133,11 @@ print(int(len(theirs) != len(words)), int((both == 0).sum()), both.size - np.uni
 
 
 @pytest.mark.parametrize("fork", ["os.fork", "fork in C"])
-@pytest.mark.parametrize("script", [DRAWN_BY_THREADS, FORKED_WHILE_OTHERS_DRAW], ids=["threads of a child", "threads of the parent"])
+@pytest.mark.parametrize(
+    "script",
+    [DRAWN_BY_THREADS, FORKED_WHILE_OTHERS_DRAW],
+    ids=["threads of a child", "threads of the parent"],
+)
 def test_no_word_is_lost_erased_or_repeated(script: str, fork: str) -> None:
     if script == FORKED_WHILE_OTHERS_DRAW and fork != "os.fork":
         pytest.skip("a fork in C beside other threads leaves Python's own locks held")
@@ -144,18 +150,32 @@ def test_a_fork_in_the_middle_of_a_draw() -> None:
 
 def printed(script: str, fork: str) -> str:
     """Three counts: children that failed, words that are zero, words that are repeated."""
-    ended = subprocess.run([sys.executable, "-c", script, fork], capture_output=True, text=True, check=True, timeout=120)
+    ended = subprocess.run(
+        [sys.executable, "-c", script, fork],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=120,
+    )
     assert ended.stderr == ""
     return ended.stdout.strip()
 
 
 DRAW = _KeyStream.fill.__code__
-LINES = sorted({line - DRAW.co_firstlineno for _, _, line in DRAW.co_lines() if line is not None and line > DRAW.co_firstlineno})
+LINES = sorted(
+    {
+        line - DRAW.co_firstlineno
+        for _, _, line in DRAW.co_lines()
+        if line is not None and line > DRAW.co_firstlineno
+    }
+)
 
 
-@pytest.mark.parametrize("line", LINES)
-@pytest.mark.parametrize("asked", [10, BUFFER_WORDS - 7, 3 * BUFFER_WORDS])
-def test_a_draw_that_is_interrupted_anywhere_leaves_no_erased_or_repeated_word(line: int, asked: int) -> None:
+@check_all("line", LINES)
+@check_all("asked", [10, BUFFER_WORDS - 7, 3 * BUFFER_WORDS])
+def test_a_draw_that_is_interrupted_anywhere_leaves_no_erased_or_repeated_word(
+    line: int, asked: int
+) -> None:
     class Interrupted(Exception):
         pass
 
@@ -167,7 +187,8 @@ def test_a_draw_that_is_interrupted_anywhere_leaves_no_erased_or_repeated_word(l
         return interrupt
 
     stream = Randomness.seeded("interrupted")
-    before, tracing = stream.words(100), sys.gettrace()
+    before = stream.words(100)
+    tracing = sys.gettrace()
     sys.settrace(interrupt)
     try:
         stream.words(asked)

@@ -1,18 +1,24 @@
-"""Names of the source that say nothing, or stand for two things: their number only falls. Whoever makes one smaller writes it here."""
+"""Counts of unclear and ambiguous names in the source, which may only fall.
+
+When a count falls, lower its limit here.
+"""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 import pytest
+from tests.tables import check_all
 from tools.house import measured
 
 SOURCE = Path(__file__).parents[1] / "src"
 LIMITS = {
-    "class names in several places": 8,
+    "class names in several places": 0,
     "module names in several places": 0,
-    "banned variables, bound": 56,
-    "uses of Any": 898,
+    "banned variables, bound": 35,
+    "uses of Any": 366,
+    "summaries over a line": 0,
+    "private words in docstrings": 61,
 }
 
 
@@ -21,6 +27,6 @@ def counts() -> dict[str, int]:
     return measured(SOURCE)
 
 
-@pytest.mark.parametrize("name", LIMITS)
+@check_all("name", LIMITS)
 def test_names_do_not_get_worse(name: str, counts: dict[str, int]) -> None:
     assert counts[name] <= LIMITS[name]

@@ -15,6 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 from tests.oracles.goodness_of_fit import TOO_UNLIKELY, p_value
+from tests.tables import check_all
 
 from metricshuffle import _randomness_kernels as kernels
 from metricshuffle.errors import InputError
@@ -29,10 +30,16 @@ def test_the_stream_is_aes_256_in_counter_mode() -> None:
     assert Randomness(key).words(20_000).tobytes() == stream
 
 
-@pytest.mark.parametrize("cuts", [[3, 5], [BUFFER_WORDS, 1], [0, 7], [BUFFER_WORDS - 1, 2 * BUFFER_WORDS + 3, 9], [1] * 20])
+@check_all(
+    "cuts",
+    [[3, 5], [BUFFER_WORDS, 1], [0, 7], [BUFFER_WORDS - 1, 2 * BUFFER_WORDS + 3, 9], [1] * 20],
+)
 def test_the_stream_does_not_depend_on_how_it_is_asked_for(cuts: list[int]) -> None:
-    whole, pieces = Randomness.seeded("cuts"), Randomness.seeded("cuts")
-    np.testing.assert_array_equal(whole.words(sum(cuts)), np.concatenate([pieces.words(cut) for cut in cuts]))
+    whole = Randomness.seeded("cuts")
+    pieces = Randomness.seeded("cuts")
+    np.testing.assert_array_equal(
+        whole.words(sum(cuts)), np.concatenate([pieces.words(cut) for cut in cuts])
+    )
 
 
 def test_seeds_decide_the_stream_and_are_marked_unsafe() -> None:
@@ -51,7 +58,8 @@ def test_system_streams_differ_and_are_not_marked() -> None:
 
 
 def test_children_are_independent_of_each_other_and_of_when_they_are_made() -> None:
-    early, late = Randomness.seeded(5), Randomness.seeded(5)
+    early = Randomness.seeded(5)
+    late = Randomness.seeded(5)
     late.words(1000)
     first = early.spawn().words(3).tolist()
     assert first == late.spawn().words(3).tolist()
@@ -73,7 +81,9 @@ if child == 0:
     os._exit(0)
 os.waitpid(child, 0)
 """
-    lines = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout.split()
+    lines = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True
+    ).stdout.split()
     assert len(lines) == 4
     assert lines[0] != lines[2]
     assert lines[1] == lines[3]  # a seeded stream is reproducible in a child too
@@ -92,7 +102,7 @@ def test_words_are_fair_bits_in_every_position() -> None:
         assert abs(ones - 20_000) < 6 * 100  # six standard deviations
 
 
-@pytest.mark.parametrize("bound", [1, 2, 3, 5, 7, 64, 100])
+@check_all("bound", [1, 2, 3, 5, 7, 64, 100])
 def test_below_is_uniform_for_small_bounds(bound: int) -> None:
     stream = Randomness.seeded(bound)
     draws = np.array([stream.below(bound) for _ in range(6000)])
@@ -109,14 +119,17 @@ def test_below_stays_below_any_bound(bound: int) -> None:
 
 
 def test_below_a_large_bound_is_uniform_in_its_leading_part() -> None:
-    stream, bound = Randomness.seeded("large"), 3 * 2**128
+    stream = Randomness.seeded("large")
+    bound = 3 * 2**128
     draws = np.array([stream.below(bound) >> 128 for _ in range(6000)])
     assert p_value(draws, [1 / 3] * 3) > TOO_UNLIKELY
 
 
 @settings(deadline=None)
 @given(st.integers(min_value=1, max_value=2**63), st.data())
-def test_rejection_leaves_equally_many_words_for_each_value(bound: int, data: st.DataObject) -> None:
+def test_rejection_leaves_equally_many_words_for_each_value(
+    bound: int, data: st.DataObject
+) -> None:
     value = data.draw(st.integers(min_value=0, max_value=bound - 1))
     refused = 2**64 % bound
     lowest = -(-(value * 2**64 + refused) // bound)
@@ -128,10 +141,13 @@ def test_rejection_leaves_equally_many_words_for_each_value(bound: int, data: st
         assert int(kernels.multiply_high(np.uint64(word), width)) == value
     for word in (lowest - 1, highest + 1):
         if 0 <= word < 2**64:
-            assert kernels.rejected(np.uint64(word), width) or int(kernels.multiply_high(np.uint64(word), width)) != value
+            assert (
+                kernels.rejected(np.uint64(word), width)
+                or int(kernels.multiply_high(np.uint64(word), width)) != value
+            )
 
 
-@pytest.mark.parametrize("modulus", [1, 2, 3, 10, 1000])
+@check_all("modulus", [1, 2, 3, 10, 1000])
 def test_residues_are_uniform(modulus: int) -> None:
     draws = Randomness.seeded("residues").uniform_residues(200_000, modulus)
     assert draws.dtype == np.uint64
@@ -141,7 +157,9 @@ def test_residues_are_uniform(modulus: int) -> None:
 
 
 def test_residues_reject_where_taking_the_remainder_would_be_biased() -> None:
-    modulus = 2**63 - 2**61  # 2^64 = 2 modulus + 2^62: without rejection the low third would be hit half as often again
+    modulus = (
+        2**63 - 2**61
+    )  # 2^64 = 2 modulus + 2^62: without rejection the low third would be hit half as often again
     draws = Randomness.seeded("biased").uniform_residues(60_000, modulus)
     thirds = draws // np.uint64(modulus // 3)
     assert p_value(thirds, [1 / 3] * 3) > TOO_UNLIKELY
@@ -157,7 +175,15 @@ def test_shuffles_of_four_are_uniform_over_all_permutations() -> None:
     assert p_value(draws, [1 / 24] * 24) > TOO_UNLIKELY
 
 
-@pytest.mark.parametrize("array", [np.arange(30_000), np.linspace(0, 1, 50), np.array([True, False] * 9), np.arange(20).reshape(10, 2)])
+@check_all(
+    "array",
+    [
+        np.arange(30_000),
+        np.linspace(0, 1, 50),
+        np.array([True, False] * 9),
+        np.arange(20).reshape(10, 2),
+    ],
+)
 def test_a_shuffle_keeps_every_entry_and_leaves_the_input_alone(array: NDArray[Any]) -> None:
     before = array.copy()
     after = Randomness.seeded(3).shuffled(array)
@@ -169,13 +195,20 @@ def test_a_shuffle_keeps_every_entry_and_leaves_the_input_alone(array: NDArray[A
 
 def test_each_entry_of_a_long_shuffle_lands_anywhere() -> None:
     stream = Randomness.seeded("long")
-    places = np.concatenate([np.flatnonzero(stream.shuffled(np.arange(BUFFER_WORDS + 100)) == 7) for _ in range(2000)])
+    places = np.concatenate(
+        [np.flatnonzero(stream.shuffled(np.arange(BUFFER_WORDS + 100)) == 7) for _ in range(2000)]
+    )
     assert p_value(places // 829, [829 / 8292] * 10) > TOO_UNLIKELY
 
 
 def test_nothing_is_asked_and_nothing_comes() -> None:
     stream = Randomness.seeded(0)
-    assert stream.words(0).size == stream.uniform_residues(0, 5).size == stream.shuffled(np.empty(0)).size == 0
+    assert (
+        stream.words(0).size
+        == stream.uniform_residues(0, 5).size
+        == stream.shuffled(np.empty(0)).size
+        == 0
+    )
 
 
 def test_wrong_arguments_are_refused_in_words() -> None:

@@ -1,4 +1,4 @@
-"""What docstrings, comments and "use instead" texts name is there: modules, classes, functions, files and pages."""
+"""Names in docstrings, comments and "use instead" texts exist: modules, functions, pages."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-import pytest
+from tests.tables import check_all
 
 import metricshuffle
 import metricshuffle_papers
@@ -25,13 +25,30 @@ PACKAGES = (SOURCE, Path(metricshuffle_papers.__file__).parent)
 FILES = [path for package in PACKAGES for path in sorted(package.rglob("*.py"))]
 DOTTED = re.compile(r"(?<![\w./@-])([a-z_][a-z_0-9]*(?:\.[A-Za-z_]\w*)+)(?![\w/]|\.(?:py|md)\b)")
 PATH = re.compile(r"(?<![\w/.*])([\w./-]+\.(?:py|md))\b")
-OTHERS = {"ms", "np", "pa", "pl", "pd", "alt", "math", "numpy", "scipy", "pyarrow", "spark", "datum", "rows"}
+OTHERS = {
+    "ms",
+    "np",
+    "pa",
+    "pl",
+    "pd",
+    "alt",
+    "math",
+    "numpy",
+    "scipy",
+    "pyarrow",
+    "spark",
+    "datum",
+    "rows",
+}
 """Names before a dot that are not of this package: libraries, and variables with attributes."""
 
 
 def below(path: Path) -> Path:
     """A file's path from its package on; as it is, for one of no package."""
-    return next((path.relative_to(package.parent) for package in PACKAGES if path.is_relative_to(package)), path)
+    return next(
+        (path.relative_to(package.parent) for package in PACKAGES if path.is_relative_to(package)),
+        path,
+    )
 
 
 def module_of(path: Path) -> str:
@@ -41,7 +58,11 @@ def module_of(path: Path) -> str:
 OLD_MODULES = json.loads((SOURCE / "_old_names.json").read_text(encoding="utf-8"))["modules"]
 MODULES = [module_of(path) for path in FILES]
 PARTS = {name.split(".")[1] for name in MODULES if name.count(".")}
-FORMULAS = {name.split(".")[-1] for name in MODULES if name.startswith(("metricshuffle.accounting.", "metricshuffle.amplification."))}
+FORMULAS = {
+    name.split(".")[-1]
+    for name in MODULES
+    if name.startswith(("metricshuffle.accounting.", "metricshuffle.amplification."))
+}
 FORMULAS -= {"law"}  # also a variable in many places
 
 
@@ -87,12 +108,13 @@ def known(name: str) -> bool:
     first, _, rest = name.partition(".")
     within = [f"{module}.{rest}" for module in MODULES if module.split(".")[-1] == first]
     return name == COMMANDS or any(
-        resolves(candidate) for candidate in (f"metricshuffle.{name}", f"metricshuffle_papers.{name}", name, *within)
+        resolves(candidate)
+        for candidate in (f"metricshuffle.{name}", f"metricshuffle_papers.{name}", name, *within)
     )
 
 
 def is_reference(name: str) -> bool:
-    """From a part of the package on, from a module of formulas on, or a class of some module: module.Class."""
+    """Whether a name starts at a package part, a formula module, or a class: module.Class."""
     first, second = name.split(".")[:2]
     if first == "spark":  # (also the name of Spark's own settings)
         return f"metricshuffle.spark.{second}" in MODULES
@@ -109,7 +131,9 @@ def dangling(path: Path) -> list[str]:
         for name in DOTTED.findall(text):
             if (
                 is_reference(name)
-                and not name.endswith((".py", ".md", ".css", ".js", ".txt", ".jinja", ".html", ".json"))
+                and not name.endswith(
+                    (".py", ".md", ".css", ".js", ".txt", ".jinja", ".html", ".json")
+                )
                 and not known(name)
             ):
                 found.append(f"{below(path)}:{line}: {name}")
@@ -121,7 +145,7 @@ def dangling(path: Path) -> list[str]:
     return found
 
 
-@pytest.mark.parametrize("path", FILES, ids=lambda path: str(below(path)))
+@check_all("path", FILES)
 def test_what_a_file_names_is_there(path: Path) -> None:
     assert dangling(path) == []
 
@@ -144,6 +168,8 @@ def test_what_is_gone_would_be_found(tmp_path: Path) -> None:
 
 
 def test_the_citation_is_of_this_version() -> None:
-    cited = re.search(r"^version: (.+)$", (ROOT / "CITATION.cff").read_text(encoding="utf-8"), re.MULTILINE)
+    cited = re.search(
+        r"^version: (.+)$", (ROOT / "CITATION.cff").read_text(encoding="utf-8"), re.MULTILINE
+    )
     assert cited is not None
     assert cited[1].strip("\"'") == metricshuffle.__version__

@@ -1,4 +1,4 @@
-"""Whatever is public tells itself in one short line, and plans and functions say what an interpreter asks them."""
+"""Short representations of public objects, and interpreter help of plans and functions."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-import pytest
-from tests.wire.kinds import planned, reports_of
+from tests.catalogue.planned_tasks import planned, reports_of
+from tests.tables import check_all
 
 import metricshuffle as ms
 from metricshuffle.display import MAX_LINE_LENGTH, one_line_repr, short_text
@@ -18,14 +18,34 @@ MANY = ms.Categories([f"label {index}" for index in range(500)])
 EVEN = Channel(np.full((40, 40), 1 / 40))
 
 
-KINDS = ("unary sum", "centroid", "labels", "map", "vectors of labels", "users' vectors", "users' items", "users' mean", "curator's sum")
+KINDS = (
+    "unary sum",
+    "centroid",
+    "labels",
+    "map",
+    "vectors of labels",
+    "users' vectors",
+    "users' items",
+    "users' mean",
+    "curator's sum",
+)
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@check_all("kind", KINDS)
 def test_plans_and_what_comes_of_them_are_one_short_line(kind: str) -> None:
     plan = planned(kind)
     account = plan.protocol.account(plan.query, plan.target, plan.honest, plan.rounds)
-    told = [plan, plan.task, plan.choice, plan.guarantee, plan.target, plan.query, plan.protocol, account, account.profile]
+    told = [
+        plan,
+        plan.task,
+        plan.choice,
+        plan.guarantee,
+        plan.target,
+        plan.query,
+        plan.protocol,
+        account,
+        account.profile,
+    ]
     if not kind.startswith("curator"):
         reports = reports_of(kind)
         shuffled = plan.shuffle(reports)
@@ -47,15 +67,19 @@ OTHERS: dict[str, Callable[[], Any]] = {
     "lower bound": lambda: ms.amplify(EVEN, users=100).lower,
     "local profile": lambda: ms.amplify(EVEN, users=100).local,
     "band": lambda: ms.amplify(KaryRandomizedResponse(3, 1.0), users=100).epsilon(1e-3),
-    "groups": lambda: ms.Groups([(EVEN, 20), (KaryRandomizedResponse(40, 1.0), 30)], dummies=[("uniform", 9)]),
-    "answers for groups": lambda: ms.amplify(ms.Groups([(ms.GenericLDP(1.0), 20), (ms.GenericLDP(2.0), 30)])),
+    "groups": lambda: ms.Groups(
+        [(EVEN, 20), (KaryRandomizedResponse(40, 1.0), 30)], dummies=[("uniform", 9)]
+    ),
+    "answers for groups": lambda: ms.amplify(
+        ms.Groups([(ms.GenericLDP(1.0), 20), (ms.GenericLDP(2.0), 30)])
+    ),
     "tally": lambda: planned("labels").task.tally(),
     "simulation": lambda: ms.simulate(planned("unary sum"), 3),
     "audit": lambda: ms.audit(planned("unary sum"), batches=40),
 }
 
 
-@pytest.mark.parametrize("name", OTHERS)
+@check_all("name", OTHERS)
 def test_everything_public_is_one_short_line(name: str) -> None:
     line = repr(OTHERS[name]())
     assert len(line) <= MAX_LINE_LENGTH, line
@@ -80,11 +104,15 @@ def test_groups_are_the_same_in_any_order() -> None:
     """Although long matrices look the same in a line."""
     near = Channel(np.array([[0.6, 0.4], [0.4, 0.6]]))
     far = Channel(np.array([[0.7, 0.3], [0.3, 0.7]]))
-    one, other = (ms.Groups(groups).people for groups in ([(near, 3), (far, 4)], [(far, 4), (near, 3)]))
+    one, other = (
+        ms.Groups(groups).people for groups in ([(near, 3), (far, 4)], [(far, 4), (near, 3)])
+    )
     assert one == other
 
 
 def test_help_shows_what_a_plan_can_be_asked_for() -> None:
     options = inspect.signature(ms.plan).parameters
-    assert {"rounds", "trusted", "encoding", "max_local_epsilon", "max_bits", "protocols"} <= set(options)
+    assert {"rounds", "trusted", "encoding", "max_local_epsilon", "max_bits", "protocols"} <= set(
+        options
+    )
     assert all(option.kind is not inspect.Parameter.VAR_KEYWORD for option in options.values())

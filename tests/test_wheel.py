@@ -1,26 +1,26 @@
-"""What is published works: the wheel, in an empty environment with nothing but what it asks for, and the source distribution."""
+"""Published wheel in an empty environment, and the source distribution."""
 
 from __future__ import annotations
 
 import json
-import os
 import re
 import subprocess
 import sys
 import tarfile
+import tomllib
 import venv
 import zipfile
 from pathlib import Path
 
 import pytest
+from tools.interpreters import SUPPORTED, clean, found_interpreters, try_wheels, version_of
+from tools.release import build_wheels
 
 import metricshuffle
 
 ROOT = Path(__file__).parents[1]
 MOST_BYTES = 500_000_000
 PIP = ("-m", "pip", "--disable-pip-version-check", "--quiet")
-# An environment of its own: nothing of this one may be seen.
-HIDDEN = ("PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV", "NUMBA_CACHE_DIR", "PYTEST_CURRENT_TEST")
 
 pytestmark = pytest.mark.thorough
 
@@ -29,7 +29,16 @@ pytestmark = pytest.mark.thorough
 def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with the wheel and the source distribution."""
     folder = tmp_path_factory.mktemp("dist")
-    build = [sys.executable, *PIP, "wheel", "--no-deps", "--no-build-isolation", "-w", str(folder), str(ROOT)]
+    build = [
+        sys.executable,
+        *PIP,
+        "wheel",
+        "--no-deps",
+        "--no-build-isolation",
+        "-w",
+        str(folder),
+        str(ROOT),
+    ]
     subprocess.run(build, check=True, capture_output=True)
     source = [sys.executable, "-m", "hatchling", "build", "-t", "sdist", "-d", str(folder)]
     subprocess.run(source, cwd=ROOT, check=True, capture_output=True)
@@ -42,12 +51,12 @@ def installed(built: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("empty")
     venv.create(folder, with_pip=True)
     wheel = next(built.glob("*.whl"))
-    subprocess.run([folder / "bin" / "python", *PIP, "install", "--no-compile", str(wheel)], check=True, env=clean())
+    subprocess.run(
+        [folder / "bin" / "python", *PIP, "install", "--no-compile", str(wheel)],
+        check=True,
+        env=clean(),
+    )
     return folder / "bin"
-
-
-def clean() -> dict[str, str]:
-    return {name: value for name, value in os.environ.items() if name not in HIDDEN}
 
 
 def test_the_wheel_holds_what_is_not_python_too(built: Path) -> None:
@@ -60,29 +69,53 @@ def test_the_wheel_holds_what_is_not_python_too(built: Path) -> None:
         if path.is_file() and "__pycache__" not in path.parts
     }
     assert {name for name in names if name.startswith("metricshuffle/")} == wanted
-    assert {"metricshuffle/py.typed", "metricshuffle/__init__.pyi", "metricshuffle/report/templates/style.css"} <= names
+    assert {
+        "metricshuffle/py.typed",
+        "metricshuffle/__init__.pyi",
+        "metricshuffle/report/templates/style.css",
+    } <= names
     assert {name.split("/")[0] for name in names} == {
         "metricshuffle",
         next(name for name in names if name.endswith("METADATA")).split("/")[0],
     }
-    beside = re.compile(r"papers|demo/|live_round|reproduc|users_compare|synthetic|_study|planning/compare")
-    assert [name for name in names if beside.search(name)] == [], "the papers and the demo are not part of it"
+    beside = re.compile(
+        r"papers|demo/|live_round|reproduc|users_compare|synthetic|_study|planning/compare"
+    )
+    assert [name for name in names if beside.search(name)] == [], (
+        "the papers and the demo are not part of it"
+    )
     assert any(name.endswith("licenses/LICENSE") for name in names)
 
 
 def test_the_wheel_of_the_papers_holds_the_papers_and_brings_the_commands(tmp_path: Path) -> None:
     """Built as pip builds it. It needs the package of the same version, and holds nothing of it."""
-    build = [sys.executable, *PIP, "wheel", "--no-deps", "--no-build-isolation", "-w", str(tmp_path), str(ROOT / "packages" / "papers")]
+    build = [
+        sys.executable,
+        *PIP,
+        "wheel",
+        "--no-deps",
+        "--no-build-isolation",
+        "-w",
+        str(tmp_path),
+        str(ROOT / "packages" / "papers"),
+    ]
     subprocess.run(build, check=True, capture_output=True)
     with zipfile.ZipFile(next(tmp_path.glob("metricshuffle_papers-*.whl"))) as wheel:
         names = set(wheel.namelist())
-        points = wheel.read(next(name for name in names if name.endswith("entry_points.txt"))).decode()
+        points = wheel.read(
+            next(name for name in names if name.endswith("entry_points.txt"))
+        ).decode()
         about = wheel.read(next(name for name in names if name.endswith("METADATA"))).decode()
     package = ROOT / "packages" / "papers" / "src" / "metricshuffle_papers"
-    files = [path for path in package.rglob("*") if path.is_file() and "__pycache__" not in path.parts]
+    files = [
+        path for path in package.rglob("*") if path.is_file() and "__pycache__" not in path.parts
+    ]
     wanted = {f"metricshuffle_papers/{path.relative_to(package).as_posix()}" for path in files}
     assert {name for name in names if ".dist-info/" not in name} == wanted
-    assert {"metricshuffle_papers/earth_mover/values.json", "metricshuffle_papers/pages/templates/filter.js"} <= wanted
+    assert {
+        "metricshuffle_papers/earth_mover/values.json",
+        "metricshuffle_papers/pages/templates/filter.js",
+    } <= wanted
     assert points.startswith("[metricshuffle.commands]\n")
     assert f"Requires-Dist: metricshuffle=={metricshuffle.__version__}\n" in about
     assert f"\nVersion: {metricshuffle.__version__}\n" in about
@@ -93,32 +126,63 @@ def test_the_source_distribution_is_the_project_and_nothing_else(built: Path) ->
     assert source.stat().st_size < 20_000_000
     with tarfile.open(source) as archive:
         names = {name.partition("/")[2] for name in archive.getnames()}
-    assert {"pyproject.toml", "README.md", "LICENSE", "src/metricshuffle/__init__.py", "tests/test_wheel.py", "Makefile"} <= names
-    assert not [name for name in names if name.split("/")[0] in (".venv", ".git", "build", "dist", "demo-output") or "__pycache__" in name]
+    assert {
+        "pyproject.toml",
+        "README.md",
+        "LICENSE",
+        "src/metricshuffle/__init__.py",
+        "tests/test_wheel.py",
+        "Makefile",
+    } <= names
+    assert not [
+        name
+        for name in names
+        if name.split("/")[0] in (".venv", ".git", "build", "dist", "demo-output")
+        or "__pycache__" in name
+    ]
 
 
 def test_the_wheel_works_in_an_empty_environment(installed: Path, tmp_path: Path) -> None:
-    """One test, because the installation is what takes time: it is small enough, it runs, and it says what is missing."""
+    """Size, commands and missing extras in one test, because the installation is slow."""
     assert size_of(installed) < MOST_BYTES, f"{size_of(installed) / 1e6:.0f} MB"
 
     def run(line: str) -> str:
         done = subprocess.run(
-            [installed / "metricshuffle", *line.split()], cwd=tmp_path, capture_output=True, text=True, check=False, env=clean()
+            [installed / "metricshuffle", *line.split()],
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            check=False,
+            env=clean(),
         )
         assert done.returncode == 0, done.stderr
         return done.stdout
 
     assert run("--version").startswith("metricshuffle ")
-    (tmp_path / "values.csv").write_text("kcal\n" + "".join(f"{index % 21}\n" for index in range(100)))
-    run("plan --query mean --low 0 --high 20 --epsilon 1 --distance 5 --delta 1e-6 --users 100 --save plan.json")
+    (tmp_path / "values.csv").write_text(
+        "kcal\n" + "".join(f"{index % 21}\n" for index in range(100))
+    )
+    run(
+        "plan --query mean --low 0 --high 20 --epsilon 1 --distance 5 --delta 1e-6 --users "
+        "100 --save plan.json"
+    )
     assert "mean = " in run("run plan.json values.csv --column kcal")
-    extras = {part["name"]: part["found"] for part in json.loads(run("doctor --json"))["parts"] if part["kind"] == "extras"}
+    extras = {
+        part["name"]: part["found"]
+        for part in json.loads(run("doctor --json"))["parts"]
+        if part["kind"] == "extras"
+    }
     assert set(extras.values()) == {False}, "no extra comes along"
     assert "mean = " in run("demo")
 
     def refused(line: str) -> str:
         done = subprocess.run(
-            [installed / "metricshuffle", *line.split()], cwd=tmp_path, capture_output=True, text=True, check=False, env=clean()
+            [installed / "metricshuffle", *line.split()],
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            check=False,
+            env=clean(),
         )
         assert (done.returncode, done.stdout) == (2, "")
         assert done.stderr.count("\n") == 1, done.stderr
@@ -129,8 +193,13 @@ def test_the_wheel_works_in_an_empty_environment(installed: Path, tmp_path: Path
     assert "pip install 'metricshuffle[report]'" in refused("report plan.json --output report.html")
     assert not (tmp_path / "report.html").exists()
     moved = [str(installed / "python"), "-c", "from metricshuffle import compare_users"]
-    told = subprocess.run(moved, cwd=tmp_path, capture_output=True, text=True, check=False, env=clean()).stderr
-    assert told.endswith("compare_users is part of metricshuffle-papers now; install it with: pip install metricshuffle-papers\n")
+    told = subprocess.run(
+        moved, cwd=tmp_path, capture_output=True, text=True, check=False, env=clean()
+    ).stderr
+    assert told.endswith(
+        "compare_users is part of metricshuffle-papers now; install it with: pip install "
+        "metricshuffle-papers\n"
+    )
 
 
 def size_of(programs: Path) -> int:
@@ -143,3 +212,29 @@ def size_of(programs: Path) -> int:
         for path in (folder.rglob("*") if folder.is_dir() else [folder])
         if path.is_file()
     )
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("version", SUPPORTED)
+def test_both_wheels_work_on_every_supported_python(version: str, tmp_path: Path) -> None:
+    """Installed together into an empty environment of each; plan, run, and the papers."""
+    python = found_interpreters().get(version)
+    if python is None:
+        pytest.skip(f"Python {version} is not on this machine, so nobody tried the wheels on it.")
+    dist = tmp_path / "dist"
+    dist.mkdir()
+    wheels = [path for path in build_wheels(dist) if path.suffix == ".whl"]
+    stated, _, ran, listed = try_wheels(python, wheels, tmp_path)
+    assert stated == f"metricshuffle {metricshuffle.__version__}\n"
+    assert "mean = " in ran
+    assert "shuffler-section-5-1" in listed
+
+
+def test_supported_pythons_are_those_of_the_project() -> None:
+    """The lowest is that of requires-python; a program that is no Python has no version."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    assert project["requires-python"] == f">={SUPPORTED[0]}"
+    own = "{}.{}".format(*sys.version_info[:2])
+    assert version_of(sys.executable) == own
+    assert version_of("/no/such/python") == version_of("/bin/true") == ""
+    assert set(found_interpreters()) <= set(SUPPORTED)

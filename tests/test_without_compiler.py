@@ -1,4 +1,4 @@
-"""The compiled loops as plain Python: what the compiler makes of them must not be what makes them right."""
+"""Compiled loops as plain Python give the same results."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-# Small cases; larger ones take hours without the compiler. The ratios of the Polya law and the contour sum are not here: they count on
-# infinities and NaN where Python raises, and refuse or fall back on what comes out.
+# Small cases; larger ones take hours without the compiler. The ratios of the Polya law and the
+# contour sum are not here: they count on infinities and NaN where Python raises, and refuse or fall
+# back on what comes out.
 CHOSEN = [
     "tests/noise/test_table.py",
     "tests/noise/test_bit_count.py",
@@ -24,8 +25,27 @@ CHOSEN = [
 @pytest.mark.slow
 @pytest.mark.parametrize("file", CHOSEN)
 def test_kernels_run_without_the_compiler(file: str) -> None:
-    """numba switched off: every loop is interpreted, so that an index out of range or an overflow raises."""
-    command = [sys.executable, "-m", "pytest", file, "-q", "-x", "-p", "no:cacheprovider", "-n", "0"]
+    """With numba off loops are interpreted, so index errors and overflows raise."""
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        file,
+        "-q",
+        "-x",
+        "-p",
+        "no:cacheprovider",
+        "-n",
+        "0",
+    ]
     environment = {**os.environ, "NUMBA_DISABLE_JIT": "1"}
-    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=1500, check=False)
+    done = subprocess.run(
+        command,
+        cwd=ROOT,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=1500,
+        check=False,
+    )
     assert done.returncode == 0, done.stdout[-3000:]

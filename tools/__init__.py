@@ -1,1 +1,1 @@
-"""What writes the generated documents; not part of the package."""
+"""Generators of documents and tools for the source tree; not part of the package."""

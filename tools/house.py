@@ -1,6 +1,7 @@
-"""Size and names of the source in numbers: `python -m tools.house [FOLDER ...]` prints a table for each folder, or one line of JSON.
+"""Count size and naming of the source: `python -m tools.house [FOLDER ...]`.
 
-Counted are Python files. Code lines hold something else than comments, docstrings and blanks; tokens are those of `tokenize` without
+Prints a table for each folder, or one line of JSON. Only Python files are counted. Code lines are
+those with more than comments, docstrings and blanks; tokens are those of `tokenize` without
 comments, line ends and indentation.
 """
 
@@ -10,20 +11,54 @@ import argparse
 import ast
 import io
 import json
+import re
 import tokenize
 from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
 
-BANNED = ("found", "told", "held", "given", "one", "rest", "way", "said", "kept", "wrong")
-"""Names of variables that say nothing about what they hold; see CONTRIBUTING.md."""
-LAYOUT = {tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENCODING, tokenize.ENDMARKER}
+BANNED = frozenset(
+    {
+        "far",
+        "found",
+        "given",
+        "held",
+        "kept",
+        "near",
+        "one",
+        "other",
+        "rest",
+        "said",
+        "told",
+        "way",
+        "wrong",
+    }
+)
+"""Variable names that do not name their content; see CONTRIBUTING.md.
+
+`other` is allowed as the second operand of a method (`self, other`), as in Python itself.
+"""
+PRIVATE_WORDS = re.compile(
+    r"\b(told|tells? (?:itself|on)|let go|stands? for|whoever|somebody|nobody|everybody|so many|"
+    r"of one's own|is none|are none|as it is|she|her|hers|he|his)\b",
+    re.IGNORECASE,
+)
+"""Phrases that a newcomer reads twice."""
+LAYOUT = {
+    tokenize.COMMENT,
+    tokenize.NL,
+    tokenize.NEWLINE,
+    tokenize.INDENT,
+    tokenize.DEDENT,
+    tokenize.ENCODING,
+    tokenize.ENDMARKER,
+}
 Functions = ast.FunctionDef | ast.AsyncFunctionDef
 
 
 @dataclass
 class House:
-    """What is counted, over all files that were added."""
+    """Counts over all files that were added."""
 
     counts: Counter[str] = field(default_factory=Counter)
     classes: Counter[str] = field(default_factory=Counter)
@@ -37,16 +72,30 @@ class House:
         self.counts["files"] += 1
         self.counts["lines"] += len(text.splitlines())
         self._add_tokens(text, tree)
+        operands: set[ast.AST] = set()
         for node in ast.walk(tree):
             if isinstance(node, Functions):
                 self.counts["functions"] += 1
+                operands |= _operands(node)
             elif isinstance(node, ast.ClassDef):
                 self.counts["classes"] += 1
                 self.classes[node.name] += 1
             elif isinstance(node, ast.Name) and node.id == "Any":
                 self.counts["uses of Any"] += 1
-            if _bound_name(node) in BANNED:
+            if node not in operands and _bound_name(node) in BANNED:
                 self.counts["banned variables, bound"] += 1
+
+        self._add_docstrings(tree)
+
+    def _add_docstrings(self, tree: ast.Module) -> None:
+        """Count summaries longer than a line, and private words."""
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Module | ast.ClassDef | Functions) and (
+                docstring := ast.get_docstring(node)
+            ):
+                second_line = docstring.split("\n", 2)[1:2]
+                self.counts["summaries over a line"] += bool("".join(second_line).strip())
+                self.counts["private words in docstrings"] += len(PRIVATE_WORDS.findall(docstring))
 
     def _add_tokens(self, text: str, tree: ast.Module) -> None:
         documented = _docstring_lines(tree)
@@ -55,26 +104,39 @@ class House:
             if token.type in LAYOUT:
                 continue
             self.counts["tokens"] += 1
-            self.counts["banned variables, tokens"] += token.type == tokenize.NAME and token.string in BANNED
+            self.counts["banned variables, tokens"] += (
+                token.type == tokenize.NAME and token.string in BANNED
+            )
             code.update(range(token.start[0], token.end[0] + 1))
         self.counts["code lines"] += len(code - documented)
         self.counts["docstring lines"] += len(documented)
 
     def table(self) -> dict[str, int]:
-        """Every count by its name. A name that three modules share counts once among the shared names."""
-        names = ("files", "lines", "code lines", "docstring lines", "tokens", "functions", "classes")
+        """Every count by its name; a name shared by three modules counts once."""
+        names = (
+            "files",
+            "lines",
+            "code lines",
+            "docstring lines",
+            "tokens",
+            "functions",
+            "classes",
+        )
         return {
             **{name: self.counts[name] for name in names},
             "class names in several places": sum(count > 1 for count in self.classes.values()),
             "module names in several places": sum(count > 1 for count in self.stems.values()),
             "banned variables, bound": self.counts["banned variables, bound"],
             "banned variables, tokens": self.counts["banned variables, tokens"],
-            "uses of Any": self.counts["uses of Any"],
+            **{
+                name: self.counts[name]
+                for name in ("uses of Any", "summaries over a line", "private words in docstrings")
+            },
         }
 
 
 def _bound_name(node: ast.AST) -> str:
-    """The name that a node binds: a variable that is assigned, or a parameter."""
+    """Name that a node binds: an assigned variable, or a parameter."""
     if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
         return node.id
     if isinstance(node, ast.ExceptHandler):
@@ -82,17 +144,27 @@ def _bound_name(node: ast.AST) -> str:
     return node.arg if isinstance(node, ast.arg) else ""
 
 
+def _operands(function: ast.FunctionDef | ast.AsyncFunctionDef) -> set[ast.AST]:
+    """The parameter `other` of a method that compares or merges two objects."""
+    names = [argument.arg for argument in function.args.args[:2]]
+    return {function.args.args[1]} if names == ["self", "other"] else set()
+
+
 def _docstring_lines(tree: ast.Module) -> set[int]:
-    """The lines of docstrings, those below constants and fields too: texts that stand alone as a statement."""
+    """Lines of docstrings, including those below constants and fields."""
     lines: set[int] = set()
     for node in ast.walk(tree):
-        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
+        if (
+            isinstance(node, ast.Expr)
+            and isinstance(node.value, ast.Constant)
+            and isinstance(node.value.value, str)
+        ):
             lines.update(range(node.lineno, (node.end_lineno or node.lineno) + 1))
     return lines
 
 
 def measured(folder: Path) -> dict[str, int]:
-    """The table of all Python files below a folder."""
+    """Table of all Python files below a folder."""
     house = House()
     for path in sorted(folder.rglob("*.py")):
         house.add(path)
@@ -101,8 +173,12 @@ def measured(folder: Path) -> dict[str, int]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m tools.house", description=__doc__)
-    parser.add_argument("folders", nargs="*", type=Path, default=[Path("src"), Path("tests"), Path("tools")])
-    parser.add_argument("--json", action="store_true", help="print one JSON document instead of a table")
+    parser.add_argument(
+        "folders", nargs="*", type=Path, default=[Path("src"), Path("tests"), Path("tools")]
+    )
+    parser.add_argument(
+        "--json", action="store_true", help="print one JSON document instead of a table"
+    )
     options = parser.parse_args()
     tables = {str(folder): measured(folder) for folder in options.folders}
     if options.json:

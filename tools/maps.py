@@ -1,4 +1,7 @@
-"""Figure and tables of docs/maps.md: `python -m tools.maps docs` makes them again (a quarter of an hour; the figure half a minute)."""
+"""Generate the figure and tables of docs/maps.md: `python -m tools.maps docs`.
+
+It takes a quarter of an hour; the figure half a minute.
+"""
 
 from __future__ import annotations
 
@@ -15,36 +18,54 @@ from metricshuffle.report.charts.vega import MUTED, svg
 from metricshuffle_papers.synthetic import homes
 
 TITLE = "Where 2,000 people live, without anybody telling"
-PEOPLE, HONEST = 2_000, 0.9
+PEOPLE = 2_000
+HONEST = 0.9
 SEED = "the map of the README"
-PAGE, PICTURE = "maps.md", "map.svg"
+PAGE = "maps.md"
+PICTURE = "map.svg"
 
 
 def study() -> MapStudy:
-    """A run with seeded noise, the same every time: a picture, never a release."""
+    """Run a study with seeded noise, the same every time: for a picture, never a release."""
     return map_study(homes(PEOPLE), HONEST, randomness=Randomness.seeded(SEED))
 
 
 def picture(shown: MapStudy) -> str:
-    """The truth, noisy vectors through a shuffler, and one report each as an SVG file."""
-    target, grid = shown.vectors.plan.target, shown.grid
+    """Return truth, noisy vectors through a shuffler, and single reports as an SVG file."""
+    target = shown.vectors.plan.target
+    grid = shown.grid
     setting = (
-        f"Epsilon {format_number(target.epsilon)} for a move of {format_number(target.distance)} {grid.unit}, delta "
+        f"Epsilon {format_number(target.epsilon)} for a move of "
+        f"{format_number(target.distance)} {grid.unit}, delta "
         f"{format_number(target.delta)}; "
-        f"{grid.width} x {grid.height} cells of {format_number(grid.cell)} {grid.unit}; {format_number(100.0 * HONEST)} % of the "
+        f"{grid.width} x {grid.height} cells of {format_number(grid.cell)} {grid.unit}; "
+        f"{format_number(100.0 * HONEST)} % of the "
         "people are honest."
     )
     spec = {
-        **three_maps(shown), "background": "#ffffff", "padding": 22,
-        "title": {"text": TITLE, "subtitle": setting, "fontSize": 18, "subtitleFontSize": 13, "subtitleColor": MUTED, "subtitlePadding": 6,
-                  "offset": 24, "frame": "bounds"},
-    }  # fmt: skip
-    words = " ".join(f"{released.title}: {'; '.join(errors(shown, released))}." for released in (shown.vectors, shown.single[0]))
+        **three_maps(shown),
+        "background": "#ffffff",
+        "padding": 22,
+        "title": {
+            "text": TITLE,
+            "subtitle": setting,
+            "fontSize": 18,
+            "subtitleFontSize": 13,
+            "subtitleColor": MUTED,
+            "subtitlePadding": 6,
+            "offset": 24,
+            "frame": "bounds",
+        },
+    }
+    words = " ".join(
+        f"{released.title}: {'; '.join(errors(shown, released))}."
+        for released in (shown.vectors, shown.single[0])
+    )
     return svg(spec, "map", TITLE, words, inline=False) + "\n"
 
 
 def main(arguments: list[str]) -> int:
-    """Write the figure and the tables of the page in the folder given."""
+    """Write the figure and the tables of the page into the given folder."""
     if len(arguments) != 1:
         print("usage: python -m tools.maps docs", file=sys.stderr)
         return 2

@@ -1,4 +1,4 @@
-"""The picture of the README: `python -m tools.picture docs/picture.svg` draws it again."""
+"""Generate the picture of the README: `python -m tools.picture docs/picture.svg`."""
 
 from __future__ import annotations
 
@@ -8,35 +8,52 @@ from pathlib import Path
 from examples.demo.chapters.distance import claim_chart
 
 from metricshuffle.report.charts.vega import MUTED, svg
-from metricshuffle_papers.enhancing_metric_privacy.epsilon_curves import PUBLISHED_SETTING, epsilon_curves
+from metricshuffle_papers.enhancing_metric_privacy.epsilon_curves import (
+    PUBLISHED_SETTING,
+    epsilon_curves,
+)
 
 TITLE = "Shuffling hides small moves, and not large ones, whatever was claimed"
 
 
 def picture() -> str:
-    """Exact curve, published claim and single report as an SVG file; the same text every time."""
+    """Return exact curve, published claim and single report as a reproducible SVG file."""
     users, rate, delta, reach = PUBLISHED_SETTING
     curves = epsilon_curves(rate, users, delta, reach)
-    setting = f"Sum of {users} numbers from 0 to {reach:,}; everybody adds geometric noise of rate {rate:g}; delta {delta:g}."
+    setting = (
+        f"Sum of {users} numbers from 0 to {reach:,}; everybody adds geometric noise of rate "
+        f"{rate:g}; delta {delta:g}."
+    )
     chart = claim_chart(curves, width=580, height=320)
     chart["encoding"]["x"]["title"] = "how far one person's number moves"
     chart["encoding"]["y"]["title"] = "epsilon (0: hidden, large: seen)"
     spec = {
-        **chart, "background": "#ffffff", "padding": 22,
-        "title": {"text": TITLE, "subtitle": setting, "fontSize": 18, "subtitleFontSize": 13, "subtitleColor": MUTED,
-        "subtitlePadding": 6, "offset": 18,
-                  "frame": "bounds"},
-    }  # fmt: skip
+        **chart,
+        "background": "#ffffff",
+        "padding": 22,
+        "title": {
+            "text": TITLE,
+            "subtitle": setting,
+            "fontSize": 18,
+            "subtitleFontSize": 13,
+            "subtitleColor": MUTED,
+            "subtitlePadding": 6,
+            "offset": 18,
+            "frame": "bounds",
+        },
+    }
     words = (
-        f"A move of {reach} has epsilon {curves.exact[-1]:.0f} when shuffled, {curves.claimed(reach):.0f} was claimed, and one report "
+        f"A move of {reach} has epsilon {curves.exact[-1]:.0f} when shuffled, "
+        f"{curves.claimed(reach):.0f} was claimed, and one report "
         f"alone has "
-        f"{curves.alone(reach):.0f}. The claim holds up to a move of {(curves.false_from or reach) - 1}."
+        f"{curves.alone(reach):.0f}. The claim holds up to a move of "
+        f"{(curves.false_from or reach) - 1}."
     )
     return svg(spec, "picture", TITLE, words, inline=False) + "\n"
 
 
 def main(arguments: list[str]) -> int:
-    """Write the picture to the one path given."""
+    """Write the picture to the given path."""
     if len(arguments) != 1:
         print("usage: python -m tools.picture docs/picture.svg", file=sys.stderr)
         return 2

@@ -1,4 +1,4 @@
-"""docs/randomizers.md: every local randomizer with its parameters and what a small instance of it does, from the code itself."""
+"""Generate docs/randomizers.md: every local randomizer with parameters and a small example."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from metricshuffle.randomizers.table_randomizer import TableRandomizer
 
 _LINE = [[0.0, 1.0, 3.0], [1.0, 0.0, 2.0], [3.0, 2.0, 0.0]]
 _CHANNEL = [[0.5, 0.25, 0.25], [0.25, 0.5, 0.25]]
-# A small instance of each, as it is written; what it is made of stands in the page.
+# A small instance of each, as source text that is printed on the page.
 EXAMPLES: dict[str, tuple[Any, ...]] = {
     "BinaryRandomizedResponse": (1.0,),
     "BoundedGeometric": (10, 0.5),
@@ -43,20 +43,30 @@ OTHERS = ("AmongDummies",)
 
 
 def randomizers_page() -> str:
-    """The whole page as Markdown."""
-    examples = {name: getattr(randomizers, name)(*arguments) for name, arguments in EXAMPLES.items()}
+    """Return the whole page as Markdown."""
+    examples = {
+        name: getattr(randomizers, name)(*arguments) for name, arguments in EXAMPLES.items()
+    }
     missing = set(randomizers.__all__) - set(examples) - {*OTHERS, "Randomizer"}
     if missing:
-        raise KeyError(f"docs/randomizers.md needs an example of {', '.join(sorted(missing))}; add it to EXAMPLES.")
+        raise KeyError(
+            f"docs/randomizers.md needs an example of {', '.join(sorted(missing))}; add it "
+            "to EXAMPLES."
+        )
     lines = [
         "# The randomizers",
         "",
-        "Generated from the code by `make docs`. Each is a class of `metricshuffle.randomizers`, takes the parameters shown, and can be",
-        "given to `ms.amplify`. All probabilities are exact: they are those of the sampler, in multiples of a power of two, not those of",
-        "an ideal it approximates. Local epsilon is what one report alone gives away about the worst pair of inputs, rounded up.",
+        "Generated from the code by `make docs`. Each is a class of "
+        "`metricshuffle.randomizers`, takes the parameters shown, and can be",
+        "given to `ms.amplify`. All probabilities are exact: they are those of the "
+        "sampler, in multiples of a power of two, not those of",
+        "an ideal it approximates. Local epsilon is what one report alone gives away about "
+        "the worst pair of inputs, rounded up.",
         "",
-        "The numbers in the table are those of the small instance named below each heading; a report is one of so many codes, and takes so",
-        "many bits. The accountant either has a closed form for the reports of a pair of inputs, or goes through the table of all inputs'",
+        "The numbers in the table are those of the small instance named below each "
+        "heading; a report is one of so many codes, and takes so",
+        "many bits. The accountant either has a closed form for the reports of a pair of "
+        "inputs, or goes through the table of all inputs'",
         "probabilities, which has at most 2^24 entries.",
         "",
         "| randomizer | inputs | reports | bits | local epsilon | estimates | accounted by |",
@@ -69,7 +79,12 @@ def randomizers_page() -> str:
             str((randomizer.outputs - 1).bit_length()),
             format_epsilon(randomizer.local_epsilon()),
         )
-        cells = (f"[{name}](#{name.lower()})", *numbers, _estimates(randomizer), _accounted(randomizer))
+        cells = (
+            f"[{name}](#{name.lower()})",
+            *numbers,
+            _estimates(randomizer),
+            _accounted(randomizer),
+        )
         lines.append("| " + " | ".join(cells) + " |")
     for name, randomizer in examples.items():
         lines += ["", f"## {name}", *_section(name, type(randomizer), EXAMPLES[name])]
@@ -85,7 +100,10 @@ def _section(name: str, kind: type, arguments: tuple[Any, ...] | None) -> Iterat
     for statement in sorted(_statements(kind)):
         yield from ("", f"Law: {PAPERS[statement]}")
     if arguments is not None:
-        yield from ("", f"In the table: `{name}({', '.join(repr(argument) for argument in arguments)})`.")
+        yield from (
+            "",
+            f"In the table: `{name}({', '.join(repr(argument) for argument in arguments)})`.",
+        )
 
 
 def _parameters(kind: type) -> Iterator[str]:
@@ -96,16 +114,22 @@ def _parameters(kind: type) -> Iterator[str]:
 
 
 def _statements(kind: type) -> set[str]:
-    """The papers whose statements this class implements."""
+    """Papers whose statements this class implements."""
     own = f"{kind.__module__}.{kind.__qualname__}."
-    return {statement.paper for statement in STATEMENTS.values() if statement.function.startswith(own)} - {"metricshuffle"}
+    return {
+        statement.paper for statement in STATEMENTS.values() if statement.function.startswith(own)
+    } - {"metricshuffle"}
 
 
 def _estimates(randomizer: Randomizer) -> str:
     targets = np.asarray(randomizer.targets())
     columns = int(targets.shape[1])
-    if columns >= randomizer.inputs and np.array_equal(targets[:, columns - randomizer.inputs :], np.eye(randomizer.inputs)):
-        return "share of each input" if columns == randomizer.inputs else "mean, share of each input"
+    if columns >= randomizer.inputs and np.array_equal(
+        targets[:, columns - randomizer.inputs :], np.eye(randomizer.inputs)
+    ):
+        return (
+            "share of each input" if columns == randomizer.inputs else "mean, share of each input"
+        )
     return "mean" if columns == 1 else f"{columns} totals"
 
 

@@ -1,4 +1,4 @@
-"""docs/cli.md, written from the commands themselves: `python -m tools.reference`."""
+"""Generate docs/cli.md from the commands: `python -m tools.reference`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 
 def every_command(app: Any, before: str = "") -> Iterator[tuple[str, Any]]:
-    """Every command with its whole name, those of groups included."""
+    """Yield every command with its full name, including those of groups."""
     import typer
 
     group: Any = typer.main.get_command(app) if isinstance(app, typer.Typer) else app
@@ -20,7 +20,7 @@ def every_command(app: Any, before: str = "") -> Iterator[tuple[str, Any]]:
 
 
 def reference() -> str:
-    """Every command with its arguments and options, as Markdown."""
+    """Return every command with its arguments and options, as Markdown."""
     import typer
 
     from metricshuffle.cli.command_group import app
@@ -36,12 +36,21 @@ def reference() -> str:
         "",
         "| command | what it does |",
         "| --- | --- |",
-        *(f"| [`{name}`](#metricshuffle-{name.replace(' ', '-')}) | {_words(command.help)[0]} |" for name, command in commands.items()),
+        *(
+            f"| [`{name}`](#metricshuffle-{name.replace(' ', '-')}) | {_words(command.help)[0]} |"
+            for name, command in commands.items()
+        ),
     ]
     for name, command in commands.items():
-        arguments = [parameter for parameter in command.params if parameter.param_type_name == "argument"]
-        options = [parameter for parameter in command.params if parameter.param_type_name == "option"]
-        needed = [argument.metavar for argument in arguments] + [_usage(option) for option in options if option.required]
+        arguments = [
+            parameter for parameter in command.params if parameter.param_type_name == "argument"
+        ]
+        options = [
+            parameter for parameter in command.params if parameter.param_type_name == "option"
+        ]
+        needed = [argument.metavar for argument in arguments] + [
+            _usage(option) for option in options if option.required
+        ]
         usage = " ".join(["metricshuffle", name, *needed, "[OPTIONS]"])
         lines += [
             "",
@@ -53,34 +62,46 @@ def reference() -> str:
             "```text",
             usage,
             "```",
+            *_examples(command),
             "",
             "| | |",
             "| --- | --- |",
         ]
-        lines += [f"| `{_escaped(argument.metavar)}` | {_told(argument)} |" for argument in arguments]
-        lines += [f"| `{_escaped(_usage(option))}` | {_told(option)} |" for option in options]
+        lines += [
+            f"| `{_escaped(argument.metavar)}` | {_described(argument)} |" for argument in arguments
+        ]
+        lines += [f"| `{_escaped(_usage(option))}` | {_described(option)} |" for option in options]
     return "\n".join(lines) + "\n"
 
 
 def _brought_by(command: Any) -> list[str]:
-    """What to install for a command of another distribution."""
+    """Note on the package to install for a command of another distribution."""
     home = inspect.unwrap(command.callback).__module__.split(".")[0]
-    return [] if home == "metricshuffle" else ["", f"Comes with `pip install {home.replace('_', '-')}`."]
+    return (
+        []
+        if home == "metricshuffle"
+        else ["", f"Comes with `pip install {home.replace('_', '-')}`."]
+    )
+
+
+def _examples(command: Any) -> list[str]:
+    lines = (command.epilog or "").split("\n\n")[1:]
+    return ["", "```sh", *lines, "```"] if lines else []
 
 
 def _usage(option: Any) -> str:
     return option.opts[0] if option.is_flag else f"{option.opts[0]} {option.metavar}"
 
 
-def _told(parameter: Any) -> str:
-    told = _escaped(" ".join(parameter.help.split()))
+def _described(parameter: Any) -> str:
+    description = _escaped(" ".join(parameter.help.split()))
     if len(parameter.opts) > 1:
-        told += f" Also {', '.join(f'`{name}`' for name in parameter.opts[1:])}."
+        description += f" Also {', '.join(f'`{name}`' for name in parameter.opts[1:])}."
     if parameter.required:
-        return f"{told} Required."
+        return f"{description} Required."
     if parameter.default in (None, False, ""):
-        return told
-    return f"{told} Default: `{parameter.default}`."
+        return description
+    return f"{description} Default: `{parameter.default}`."
 
 
 def _escaped(text: str) -> str:
@@ -88,7 +109,7 @@ def _escaped(text: str) -> str:
 
 
 def _words(text: str) -> list[str]:
-    """Paragraphs of a docstring, one line each with an empty line between."""
+    """Split a docstring into paragraphs, one line each with an empty line between."""
     paragraphs = [" ".join(paragraph.split()) for paragraph in text.split("\n\n")]
     return "\n\n".join(paragraphs).split("\n")
 

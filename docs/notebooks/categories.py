@@ -1,7 +1,8 @@
 # %% [markdown]
 # # Counts of categories
 #
-# What do people drink in the morning? Four answers, 3,000 people, and nobody's answer is to be found out.
+# What do people drink in the morning? 3,000 people choose one of four answers, and no single answer
+# should be revealed.
 
 # %%
 import numpy as np
@@ -9,8 +10,8 @@ import numpy as np
 import metricshuffle as ms
 
 # %% [markdown]
-# Labels have no order: any two of them are at distance 1, so that epsilon 1 at distance 1 hides every answer among all
-# others. List everything that may be said, with one more for the rest.
+# Labels have no order: any two of them are at distance 1, so epsilon 1 at distance 1 hides every
+# answer among all others. List all possible answers, with one more for the rest.
 
 # %%
 drinks = ms.Categories(["tea", "coffee", "water", "other"])
@@ -19,10 +20,10 @@ plan = ms.plan(query, target, users=3_000, honest=0.9)
 plan
 
 # %% [markdown]
-# Two kinds of protocols are compared here. With noisy vectors everybody sends random residues, and only their noisy sums
-# can be seen. With single reports (k-ary randomized response) everybody sends one label, which is sometimes another one
-# than hers. The first is the more exact; the second sends a few bits, and hides more from a
-# shuffler that is dishonest.
+# The plan compares two kinds of protocols. With noisy vectors each person sends random residues,
+# and only their noisy sums can be seen. With single reports (k-ary randomized response) each person
+# sends one label, sometimes not their own. Noisy vectors are more exact; single reports have a few
+# bits, and hide more from a dishonest shuffler.
 
 # %%
 plan.plot()
@@ -30,8 +31,8 @@ plan.plot()
 # %% [markdown]
 # ## Ask
 #
-# The answers are invented. The randomness is seeded, which makes the release **unsafe** and this page the same every
-# time; leave it out in earnest.
+# The answers are simulated. The randomness is seeded, so that this page is the same every time,
+# which makes the release **unsafe**; leave the seed out in a real collection.
 
 # %%
 generator = np.random.default_rng(5)
@@ -47,13 +48,13 @@ release.plot()
 # %% [markdown]
 # ## Less trust, fewer bits
 #
-# What if a report may leave no more than epsilon 4 to a dishonest shuffler? `max_local_epsilon` asks for that, and the
-# plan takes what is best under it.
+# What if a report may have at most epsilon 4 if the shuffler is dishonest? `max_local_epsilon` sets
+# that limit, and the plan chooses the best protocol under it.
 
 # %%
 careful = ms.plan(query, target, users=3_000, honest=0.9, max_local_epsilon=4)
 careful.choice
 
 # %% [markdown]
-# [Count categories and draw maps](../how-to/count-categories-and-draw-maps.md) has the same as commands, and says what
-# each column of the table means.
+# [Count categories and draw maps](../how-to/count-categories-and-draw-maps.md) does the same with
+# commands, and explains each column of the table.

@@ -1,8 +1,8 @@
 # %% [markdown]
 # # A private map
 #
-# Where do people live? 3,000 of them tell it with noise, and a map comes out that is right about the crowd and says
-# little about anybody.
+# Where do people live? 3,000 people report it with noise. The resulting map is accurate about all
+# of them together and reveals little about any of them.
 
 # %%
 import numpy as np
@@ -10,10 +10,10 @@ import numpy as np
 import metricshuffle as ms
 
 # %% [markdown]
-# ## The map and the promise
+# ## The map and the guarantee
 #
-# The box is south, west, north, east in degrees, and it is public: never take it from the data. Cells are 1,500 m wide.
-# A move of 3 km shall be hidden at epsilon 2, and a smaller one better.
+# The box is south, west, north, east in degrees, and it is public: never take it from the data.
+# Cells are 1,500 m wide. A move of 3 km should be hidden at epsilon 2, and a smaller one better.
 
 # %%
 grid = ms.Grid.from_box(46.92, 7.38, 46.98, 7.50, cell=1500)
@@ -22,14 +22,14 @@ plan = ms.plan(ms.Histogram(grid), target, users=3_000, honest=0.9)
 plan
 
 # %% [markdown]
-# ## Invented people
+# ## Simulated people
 #
-# Two thirds live around one place and the others around another one. `cells_at` takes latitudes and longitudes; with
-# `clamp=True` whoever is outside is counted in the nearest cell. A data frame is taken as it is:
-# `plan.run(frame, column=["lat", "lon"])`.
+# Two thirds live around one place and the others around another one. `cells_at` takes latitudes and
+# longitudes; with `clamp=True` a person outside the box is counted in the nearest cell. You can
+# also pass a data frame directly: `plan.run(frame, column=["lat", "lon"])`.
 #
-# As in all of these notebooks the randomness is seeded, so that you see what we saw. Such a release is **unsafe**, and
-# says so.
+# As in all of these notebooks the randomness is seeded, so that you get the same output. Such a
+# release is **unsafe**, and says so.
 
 # %%
 generator = np.random.default_rng(3)
@@ -44,14 +44,15 @@ release
 # %% [markdown]
 # ## The picture
 #
-# Darker cells hold more people. Cells whose interval holds zero are drawn differently: nobody may live there.
+# Darker cells have more people. Cells whose interval contains zero are drawn differently: perhaps
+# nobody lives there.
 
 # %%
 release.plot()
 
 # %% [markdown]
-# The table behind it has a row for each cell, with its corners in degrees. It is close to the truth, which only an
-# invented city has:
+# The table behind it has a row for each cell, with its corners in degrees. It is close to the
+# truth, which is known only for simulated people:
 
 # %%
 rows = cells[:, 1] * grid.width + cells[:, 0]
@@ -60,5 +61,5 @@ errors = np.abs(release.value["share"] - truth)
 print(f"largest error of a share: {100 * errors.max():.2f} % of the people")
 
 # %% [markdown]
-# [Make a private map](../how-to/make-a-private-map.md) does the same from files, by commands.
+# [Make a private map](../how-to/make-a-private-map.md) does the same with files and commands.
 # [Private maps](../maps.md) says how exact such maps are, and what they cost.

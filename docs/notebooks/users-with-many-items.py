@@ -1,8 +1,8 @@
 # %% [markdown]
 # # Users with many items
 #
-# Everybody holds not one value but many: the hours of a month's 20 check-ins. All of them are to be protected together,
-# not one by one.
+# Each person holds not one value but many: the hours of a month's 20 check-ins. All of them should
+# be protected together, not one by one.
 
 # %%
 import numpy as np
@@ -13,8 +13,9 @@ import metricshuffle_papers as papers
 # %% [markdown]
 # ## Which changes are hidden
 #
-# The distance of two users is the earth mover's distance of their items: moving half of them by two hours is a distance
-# of one hour. Here such a change is hidden at epsilon 4, and half of it at epsilon 2.
+# The distance between two users is the earth mover's distance between their items: moving half of
+# them by two hours is a distance of one hour. Here such a change is hidden at epsilon 4, and half
+# of it at epsilon 2.
 
 # %%
 people = ms.users_of(ms.Space(ms.Integers(0, 23, unit="h")), items=20)
@@ -23,7 +24,7 @@ plan = ms.plan(ms.UserHistogram(people), target, users=1_000, honest=0.9)
 plan
 
 # %% [markdown]
-# The plan also says what is *not* promised: what it costs to replace all of one user's items.
+# The plan also states what is *not* promised: the cost of replacing all of one user's items.
 
 # %%
 print(plan.task.full_replacement)
@@ -31,8 +32,8 @@ print(plan.task.full_replacement)
 # %% [markdown]
 # ## Ask
 #
-# Invented people: early ones and late ones, 20 check-ins each. Seeded, so that this page stays the same: **unsafe**, and
-# for a page like this one only.
+# We simulate early and late people with 20 check-ins each. The randomness is seeded, so that this
+# page stays the same: **unsafe**, and only for a page like this one.
 
 # %%
 generator = np.random.default_rng(11)
@@ -49,8 +50,9 @@ release.plot()
 # %% [markdown]
 # ## Is it worth it?
 #
-# Hiding whole users, whatever they hold, is ordinary user-level privacy. Hiding moves is less, and costs less noise. By
-# how much depends on the numbers; `compare_users` of `metricshuffle-papers` simulates both.
+# Ordinary user-level privacy hides whole users, whatever they hold. Hiding moves is weaker, and
+# needs less noise. How much less depends on the numbers; `compare_users` of `metricshuffle-papers`
+# simulates both.
 
 # %%
 papers.compare_users(
@@ -64,5 +66,5 @@ papers.compare_users(
 )
 
 # %% [markdown]
-# [Protect users with many items](../how-to/protect-users-with-many-items.md) goes on with files, trees and curators, and
-# [when it is worth it](../users.md) has the whole comparison.
+# [Protect users with many items](../how-to/protect-users-with-many-items.md) continues with files,
+# trees and curators, and [when it is worth it](../users.md) has the whole comparison.

@@ -1,7 +1,7 @@
 # %% [markdown]
 # # Account for your own randomizer
 #
-# You have a way to randomize a value at home, and a shuffler. What do all shuffled reports together hide?
+# You have a local randomizer and a shuffler. What do all shuffled reports together hide?
 
 # %%
 import numpy as np
@@ -12,8 +12,8 @@ from metricshuffle.randomizers import Channel
 # %% [markdown]
 # ## Write it down as a matrix
 #
-# A row for each value, a column for each report. Here people report a day of the week, and days that are near each other
-# (around the week) are confused more often.
+# The matrix has a row for each value and a column for each report. Here people report a day of the
+# week, and days that are close to each other (around the week) are confused more often.
 
 # %%
 days = np.arange(7)
@@ -23,10 +23,10 @@ weights = np.exp(-steps / 2)
 week = Channel(weights / weights.sum(axis=1, keepdims=True))
 
 # %% [markdown]
-# ## What shuffling buys
+# ## What shuffling adds
 #
-# 10,000 people report, each once. The answer is a band: the upper end is certified, and a guarantee may rest on it; the
-# lower end is certainly given away, on some data set.
+# 10,000 people report, each once. The answer is a band: the upper end is certified, and can become
+# a guarantee; at least the lower end is certainly revealed, on some data set.
 
 # %%
 amplification = ms.amplify(week, users=10_000)
@@ -44,10 +44,10 @@ print(f"between {band.lower:.6f} and {band.upper:.6f}")
 print(f"one report alone: {amplification.local.pure(1.0):g}")
 
 # %% [markdown]
-# ## Everything about the upper bound
+# ## The upper bound in detail
 #
-# `upper` is a privacy profile: delta for every epsilon, Rényi divergences, and the trade-off between the two errors of a
-# test.
+# `upper` is a privacy profile: delta for every epsilon, Rényi divergences, and the trade-off
+# between the two errors of a test.
 
 # %%
 amplification.upper.plot()
@@ -59,11 +59,12 @@ print(f"with 5 % false alarms, at least {100 * curve(0.05):.1f} % are missed")
 # %% [markdown]
 # ## How many people does it take?
 #
-# The other way round: how many must report for epsilon 0.1 at delta 1e-6?
+# The inverse question: how many must report for epsilon 0.1 at delta 1e-6?
 
 # %%
 print(ms.fewest_users(week, epsilon=0.1, delta=1e-6).upper)
 
 # %% [markdown]
-# [The how-to](../how-to/account-for-your-own-randomizer.md) checks a randomizer with a battery of tests and makes `plan`
-# offer it; [beyond the blanket](../beyond-the-blanket.md) is the bound behind the band.
+# [The how-to](../how-to/account-for-your-own-randomizer.md) checks a randomizer with a battery of
+# tests and makes `plan` offer it; [beyond the blanket](../beyond-the-blanket.md) describes the
+# bound behind the band.

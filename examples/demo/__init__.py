@@ -1,1 +1,3 @@
-"""The demo: four collections on invented people, all roles played, and a report about them. `python -m examples.demo` runs it."""
+"""The demo: four collections of simulated people, with all roles, and a report about them. `python
+-m examples.demo` runs it.
+"""

@@ -17,10 +17,27 @@ from metricshuffle.errors import InputError, MetricShuffleError
 def main(arguments: list[str] | None = None) -> int:
     """Play the demo; returns the exit code."""
     parser = argparse.ArgumentParser(prog="python -m examples.demo", description=__doc__)
-    parser.add_argument("--output", type=Path, default=Path("demo-output"), help="folder for report.html (default: demo-output)")
-    parser.add_argument("--live", action="store_true", help="add a round through a shuffler that really runs, and is killed in the middle")
-    parser.add_argument("--keep", action="store_true", help="with --live: leave a collection open, with a page to join it, until Ctrl-C")
-    parser.add_argument("--json", action="store_true", help="print one JSON document on stdout; everything else goes to stderr")
+    parser.add_argument(
+        "--output",
+        type=Path,
+        default=Path("demo-output"),
+        help="folder for report.html (default: demo-output)",
+    )
+    parser.add_argument(
+        "--live",
+        action="store_true",
+        help="add a round through a shuffler that really runs, and is killed in the middle",
+    )
+    parser.add_argument(
+        "--keep",
+        action="store_true",
+        help="with --live: leave a collection open, with a page to join it, until Ctrl-C",
+    )
+    parser.add_argument(
+        "--json",
+        action="store_true",
+        help="print one JSON document on stdout; everything else goes to stderr",
+    )
     chosen = parser.parse_args(arguments)
     try:
         if chosen.keep and not chosen.live:

@@ -25,7 +25,8 @@ if TYPE_CHECKING:
     from metricshuffle.tasks.release import Release
 
 REPORT = "report.html"
-PEOPLE, RESIDENTS = 500, 2000
+PEOPLE = 500
+RESIDENTS = 2000
 HONEST = 0.9
 
 
@@ -40,7 +41,8 @@ def demo(
 ) -> Path:
     """Run all collections with real noise and write `output`/report.html; returns its path.
 
-    Needs the extras `report` and `transport`, and `service` for a `live` round through a shuffler that is a process of its own.
+    Needs the extras `report` and `transport`, and `service` for a `live` round through a shuffler
+    that is a process of its own.
     """
     require_extras("report", "transport", *(["service"] if live else []))
     from examples.demo.report import demo_report
@@ -58,7 +60,8 @@ def demo(
         page = demo_report(numbers, city, cells, places, visits, played)
     write_text(output / REPORT, page)
     screen.print(
-        f"\n[bold]Report:[/bold] {output / REPORT} ({len(page) // 1024} KB, opens in any browser, needs no network)",
+        f"\n[bold]Report:[/bold] {output / REPORT} ({len(page) // 1024} KB, opens in any "
+        "browser, needs no network)",
         soft_wrap=True,
         highlight=False,
     )
@@ -73,8 +76,20 @@ def snack_study(people: int, encoding: EncodingChoice, console: Console) -> Stud
     from metricshuffle_papers.synthetic import SNACKS, snacks
 
     values = snacks(people)
-    made = _planned("snacks", Mean(domain=SNACKS), Target(epsilon=1.0, delta=1e-6, distance=20), people, encoding)
-    study = Study("Snacks", "the energy of the snacks they ate yesterday", made, _released(made, values), float(values.mean()))
+    made = _planned(
+        "snacks",
+        Mean(domain=SNACKS),
+        Target(epsilon=1.0, delta=1e-6, distance=20),
+        people,
+        encoding,
+    )
+    study = Study(
+        "Snacks",
+        "the energy of the snacks they ate yesterday",
+        made,
+        _released(made, values),
+        float(values.mean()),
+    )
     _print(study, console)
     return study
 
@@ -87,9 +102,17 @@ def city_study(residents: int, encoding: EncodingChoice, console: Console) -> tu
     from metricshuffle_papers.synthetic import CITY, homes
 
     cells = CITY.cells(homes(residents))
-    made = _planned("the city", Centroid(domain=CITY), Target(epsilon=1.0, delta=1e-6, distance=500), residents, encoding)
+    made = _planned(
+        "the city",
+        Centroid(domain=CITY),
+        Target(epsilon=1.0, delta=1e-6, distance=500),
+        residents,
+        encoding,
+    )
     east, north = (float(part) for part in CITY.centres(cells).mean(axis=0))
-    study = Study("A city", "the grid cell they live in", made, _released(made, cells), (east, north))
+    study = Study(
+        "A city", "the grid cell they live in", made, _released(made, cells), (east, north)
+    )
     _print(study, console)
     return study, cells
 
@@ -102,18 +125,29 @@ def map_study(residents: int, console: Console) -> MapStudy:
 
     with show_progress("Planning and drawing the map"):
         study = maps.map_study(homes(residents), HONEST)
-    target, unit, release = study.vectors.plan.target, study.grid.unit, study.vectors.release
+    target = study.vectors.plan.target
+    unit = study.grid.unit
+    release = study.vectors.release
     console.print(
         f"\n[bold]The city as a map[/bold]: the same {study.users:,} people in {study.grid}.\n"
-        f"Target: epsilon {format_number(target.epsilon)} in proportion to the distance up to {format_number(target.distance)} {unit}, "
+        f"Target: epsilon {format_number(target.epsilon)} in proportion to the distance up "
+        f"to {format_number(target.distance)} {unit}, "
         f"delta {format_number(target.delta)}.\n",
         highlight=False,
     )
     for released in study.releases:
-        off, moved = f"{study.share_error(released):.2g} %", f"{format_number(round(study.distance(released)))} {unit}"
+        off = f"{study.share_error(released):.2g} %"
+        moved = f"{format_number(round(study.distance(released)))} {unit}"
         name = released.plan.choice.protocol
-        console.print(f"  {name:26} a share is off by [bold]{off}[/bold], earth mover's distance [bold]{moved}[/bold]", highlight=False)
-    console.print(f"\n[green]If the {release.guarantee.trust.trusted} is honest:[/green] {release.guarantee}", highlight=False)
+        console.print(
+            f"  {name:26} a share is off by [bold]{off}[/bold], earth mover's distance "
+            f"[bold]{moved}[/bold]",
+            highlight=False,
+        )
+    console.print(
+        f"\n[green]If the {release.guarantee.trust.trusted} is honest:[/green] {release.guarantee}",
+        highlight=False,
+    )
     console.print(f"[yellow]If it is not:[/yellow] {release.if_shuffler_colludes}", highlight=False)
     return study
 
@@ -128,16 +162,26 @@ def visits_study(residents: int, console: Console) -> UserStudy:
         study = study_of(visits(residents))
     target = study.local.plan.target
     console.print(
-        f"\n[bold]A month of visits[/bold]: {study.users:,} people hold {study.visits:,} visits ({study.grid}).\n"
-        f"Target: epsilon {format_number(target.epsilon)} if the whole month of one person moves by {format_number(target.distance)} "
+        f"\n[bold]A month of visits[/bold]: {study.users:,} people hold {study.visits:,} "
+        f"visits ({study.grid}).\n"
+        f"Target: epsilon {format_number(target.epsilon)} if the whole month of one person "
+        f"moves by {format_number(target.distance)} "
         f"{study.unit} (earth mover's distance), less for less.\n",
         highlight=False,
     )
     for released in study.releases:
         error = format_number(round(study.error(released), 1))
-        console.print(f"  {released.title:21} [bold]{error} {study.unit}[/bold] of earth mover's distance from the truth", highlight=False)
-    console.print(f"\n[green]Whoever colludes:[/green] {study.local.release.guarantee}", highlight=False)
-    console.print(f"[yellow]What that is not:[/yellow] {study.local.full_replacement}", highlight=False)
+        console.print(
+            f"  {released.title:21} [bold]{error} {study.unit}[/bold] of earth mover's "
+            "distance from the truth",
+            highlight=False,
+        )
+    console.print(
+        f"\n[green]Whoever colludes:[/green] {study.local.release.guarantee}", highlight=False
+    )
+    console.print(
+        f"[yellow]What that is not:[/yellow] {study.local.full_replacement}", highlight=False
+    )
     return study
 
 
@@ -145,7 +189,14 @@ def _planned(name: str, query: Query, target: Target, users: int, encoding: Enco
     from metricshuffle.planning import plan
 
     with show_progress(f"Planning {name}") as tell:
-        return plan(query, target, users, HONEST, encoding=encoding, progress=lambda step: tell(f"calibrating {step}"))
+        return plan(
+            query,
+            target,
+            users,
+            HONEST,
+            encoding=encoding,
+            progress=lambda step: tell(f"calibrating {step}"),
+        )
 
 
 def _released(plan: Plan, values: Any) -> Release:
@@ -159,13 +210,25 @@ def _print(study: Study, console: Console) -> None:
     from metricshuffle.cli.candidate_table import candidate_table
     from metricshuffle.report.plan_view import plan_facts, release_facts
 
-    plan, release = plan_facts(study.plan), release_facts(study.release)
-    console.print(f"\n[bold]{study.title}[/bold]: {plan.users:,} people are asked for {study.asked} ({plan.domain}).", highlight=False)
-    console.print(f"Target: {plan.target}; at least {plan.honest:,} of {plan.users:,} honest.", highlight=False)
+    plan = plan_facts(study.plan)
+    release = release_facts(study.release)
+    console.print(
+        f"\n[bold]{study.title}[/bold]: {plan.users:,} people are asked for {study.asked} "
+        f"({plan.domain}).",
+        highlight=False,
+    )
+    console.print(
+        f"Target: {plan.target}; at least {plan.honest:,} of {plan.users:,} honest.",
+        highlight=False,
+    )
     console.print()
     console.print(candidate_table(study.plan))
     console.print()
-    baseline = " (In brackets: sees the raw values; for comparison only.)" if any(offer.baseline for offer in plan.offers) else ""
+    baseline = (
+        " (In brackets: sees the raw values; for comparison only.)"
+        if any(offer.baseline for offer in plan.offers)
+        else ""
+    )
     console.print(f"{plan.why_chosen}{baseline}\n", highlight=False)
     for name, words in (
         ("truth", f"{release.written(study.truth)}{plan.spaced_unit}"),
@@ -173,5 +236,7 @@ def _print(study: Study, console: Console) -> None:
         ("interval", f"{release.interval_text}{plan.spaced_unit} (95 %)"),
     ):
         console.print(f"  {name:9} [bold]{words}[/bold]", highlight=False)
-    console.print(f"\n[green]If the {release.trusted} is honest:[/green] {release.guarantee}", highlight=False)
+    console.print(
+        f"\n[green]If the {release.trusted} is honest:[/green] {release.guarantee}", highlight=False
+    )
     console.print(f"[yellow]If it is not:[/yellow] {release.if_shuffler_colludes}", highlight=False)

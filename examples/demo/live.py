@@ -1,4 +1,6 @@
-"""A live round for the demo: a shuffler as a process of its own, people who post one by one, a kill in the middle, and an analyst."""
+"""A live round for the demo: a shuffler in a separate process, people who post one by one, a kill
+in the middle, and an analyst.
+"""
 
 from __future__ import annotations
 
@@ -28,36 +30,58 @@ if TYPE_CHECKING:
     from metricshuffle.collection.terms import Collection
     from metricshuffle.tasks.task import Task
 
-PEOPLE, HONEST = 300, 270
-TWICE, GARBAGE, LATE = 20, 15, 5
-OPEN_SECONDS, KEPT_OPEN_SECONDS, MORE_SECONDS = 5, 3600, 20
-STARTING_SECONDS, ENDING_SECONDS = 30.0, 60.0
+PEOPLE = 300
+HONEST = 270
+TWICE = 20
+GARBAGE = 15
+LATE = 5
+OPEN_SECONDS = 5
+KEPT_OPEN_SECONDS = 3600
+MORE_SECONDS = 20
+STARTING_SECONDS = 30.0
+ENDING_SECONDS = 60.0
 ORDER = ("open", "sealed", "shuffled", "erased", "released")
 
 
 class ShufflerProcess:
-    """`metricshuffle serve` on this machine, on a port that it keeps when it is started again."""
+    """`metricshuffle serve` on this machine, on a port that stays the same after a restart."""
 
     def __init__(self, folder: Path) -> None:
-        self.folder, self.keys, self.port = folder, folder / "keys", 0
+        self.folder = folder
+        self.keys = folder / "keys"
+        self.port = 0
         self.process: subprocess.Popen[str] | None = None
-        self.store, self.url = f"sqlite:///{folder / 'shuffler.db'}", ""
+        self.store = f"sqlite:///{folder / 'shuffler.db'}"
+        self.url = ""
 
     def start(self) -> None:
-        command = [sys.executable, "-m", "metricshuffle", "serve", "--store", self.store, "--keys", str(self.keys),
-                   "--listen", f"127.0.0.1:{self.port}", "--json"]  # fmt: skip
+        command = [
+            sys.executable,
+            "-m",
+            "metricshuffle",
+            "serve",
+            "--store",
+            self.store,
+            "--keys",
+            str(self.keys),
+            "--listen",
+            f"127.0.0.1:{self.port}",
+            "--json",
+        ]
         with open(self.folder / "serve.log", "a", encoding="utf-8") as log:
             self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True)  # noqa: S603 - ourselves
         assert self.process.stdout is not None  # noqa: S101 - it was asked for
         line = self.process.stdout.readline()
         if not line:
             said = (self.folder / "serve.log").read_text(encoding="utf-8").strip().splitlines()
-            raise InputError(f"the shuffler of the demo did not start: {said[-1] if said else 'it said nothing'}")
+            raise InputError(
+                f"the shuffler of the demo did not start: {said[-1] if said else 'it said nothing'}"
+            )
         self.url = json.loads(line)["listening"]
         self.port = int(self.url.rpartition(":")[2])
 
     def kill(self) -> None:
-        """At once, without a warning."""
+        """Kill the process at once, without warning."""
         self._ended(signal.SIGKILL)
 
     def stop(self) -> None:
@@ -89,7 +113,9 @@ def shuffler() -> Iterator[ShufflerProcess]:
 
 
 def live_round(console: Console | None = None, *, open_seconds: int = OPEN_SECONDS) -> LiveRound:
-    """Run a whole round, with real processes and real sealing, in about as many seconds as it is open and a few more."""
+    """Run a whole round, with real processes and real sealing, in about as many seconds as it is
+    open and a few more.
+    """
     for module in ("httpx", "granian", "starlette"):
         require(module, "service")
     from examples.demo.live_round import LiveRound
@@ -99,10 +125,12 @@ def live_round(console: Console | None = None, *, open_seconds: int = OPEN_SECON
     from metricshuffle.collection.operator.control_api import Operator
     from metricshuffle_papers.synthetic import snacks
 
-    screen, began = made_console() if console is None else console, time.monotonic()
+    screen = made_console() if console is None else console
+    began = time.monotonic()
     values = snacks(PEOPLE + LATE)
     with show_progress("Running a live round") as tell, shuffler() as server:
-        task, key = _task(), server.folder / "analyst.key"
+        task = _task()
+        key = server.folder / "analyst.key"
         AnalystKey.new().save(key)
         operator = Operator(server.url, KeyFolder(server.keys).token)
         collection = _opened(task, operator, AnalystKey.load(key).public, open_seconds)
@@ -139,9 +167,15 @@ def _task() -> Task:
 
     target = Target(epsilon=1.0, delta=1e-6, distance=50)
     return plan(
-        Mean(domain=SNACKS), target, PEOPLE, HONEST, encoding="modular", protocols=["polya-shuffle"], title="Snacks",
+        Mean(domain=SNACKS),
+        target,
+        PEOPLE,
+        HONEST,
+        encoding="modular",
+        protocols=["polya-shuffle"],
+        title="Snacks",
         question="How many kilocalories did you eat between meals today?",
-    ).task  # fmt: skip
+    ).task
 
 
 def _opened(task: Task, operator: Operator, analyst: str, seconds: int) -> Collection:
@@ -150,7 +184,16 @@ def _opened(task: Task, operator: Operator, analyst: str, seconds: int) -> Colle
     from metricshuffle.collection.operator.control_api import Opening, open_at_all_hops
 
     now = int(time.time())
-    opening = Opening(task, analyst_of(analyst, "the demo"), 0, now, now + 1 + seconds, now + 1 + seconds + MORE_SECONDS, 3600, apart=False)
+    opening = Opening(
+        task,
+        analyst_of(analyst, "the demo"),
+        0,
+        now,
+        now + 1 + seconds,
+        now + 1 + seconds + MORE_SECONDS,
+        3600,
+        apart=False,
+    )
     collection = opening.collection(1, [operator.new_hop("the demo")])
     open_at_all_hops([operator], collection, ())
     return collection
@@ -163,8 +206,12 @@ def _reports(collection: Collection, values: Any) -> list[bytes]:
     return [client.report(int(value)) for value in values]
 
 
-def _posted(server: ShufflerProcess, collection: Collection, reports: Sequence[bytes]) -> tuple[list[Posts], int, int]:
-    """Everybody, with a kill while posts are on their way; what was answered, what was acknowledged by then, and what was kept."""
+def _posted(
+    server: ShufflerProcess, collection: Collection, reports: Sequence[bytes]
+) -> tuple[list[Posts], int, int]:
+    """Post all reports and kill the shuffler meanwhile; return the answers, the acknowledged and
+    the stored reports.
+    """
     answered: list[int] = []
     counts: list[int] = []
     with ThreadPoolExecutor(1) as aside:
@@ -182,8 +229,12 @@ def _posted(server: ShufflerProcess, collection: Collection, reports: Sequence[b
     return posts, acknowledged, kept
 
 
-def _killed(server: ShufflerProcess, collection: Collection, answered: Sequence[int], counts: list[int]) -> None:
-    """Kill the shuffler when half of the people are through, count what it had acknowledged and what it has, and start it again."""
+def _killed(
+    server: ShufflerProcess, collection: Collection, answered: Sequence[int], counts: list[int]
+) -> None:
+    """Kill the shuffler when half of the people are through, count what it had acknowledged and
+    what it has, and start it again.
+    """
     from metricshuffle.collection.store.factory import connect_store
 
     end = time.monotonic() + ENDING_SECONDS
@@ -198,20 +249,27 @@ def _killed(server: ShufflerProcess, collection: Collection, answered: Sequence[
     server.start()
 
 
-def _answers(collection: Collection, reports: Sequence[bytes], answered: list[int] | None = None) -> Counter[int]:
-    """How separate posts are answered; one that is not answered at all is sent again, as it is."""
+def _answers(
+    collection: Collection, reports: Sequence[bytes], answered: list[int] | None = None
+) -> Counter[int]:
+    """Post reports and count the answers; an unanswered report is sent again unchanged."""
     import httpx
 
-    answered, end = [] if answered is None else answered, time.monotonic() + ENDING_SECONDS
+    answered = [] if answered is None else answered
+    end = time.monotonic() + ENDING_SECONDS
     with httpx.Client(timeout=STARTING_SECONDS) as client:
         for report in reports:
             while True:
                 try:
-                    answered.append(client.post(f"{collection.url}/reports", content=report).status_code)
+                    answered.append(
+                        client.post(f"{collection.url}/reports", content=report).status_code
+                    )
                     break
                 except httpx.TransportError:
                     if time.monotonic() > end:
-                        raise InputError("the shuffler of the demo does not answer any more; try again.") from None
+                        raise InputError(
+                            "the shuffler of the demo does not answer any more; try again."
+                        ) from None
                     time.sleep(0.05)
     return Counter(answered)
 
@@ -222,12 +280,17 @@ MEANING = {204: "stored", 410: "closed", 422: "does not open"}
 def _counted(kind: str, answers: Counter[int]) -> Posts:
     from examples.demo.live_round import Posts
 
-    told = ", ".join(f"{count:,} x {code} {MEANING.get(code, '')}".strip() for code, count in sorted(answers.items()))
+    told = ", ".join(
+        f"{count:,} x {code} {MEANING.get(code, '')}".strip()
+        for code, count in sorted(answers.items())
+    )
     return Posts(kind, answers.total(), told)
 
 
 def _watched(collection: Collection, opened: float) -> list[tuple[str, float]]:
-    """When each state was first seen; what lay between two looks is told with the later one."""
+    """When each state was first seen; states passed between two checks get the time of the later
+    one.
+    """
     import httpx
 
     seen: list[tuple[str, float]] = [("open", 0.0)]
@@ -235,10 +298,15 @@ def _watched(collection: Collection, opened: float) -> list[tuple[str, float]]:
     with httpx.Client(timeout=STARTING_SECONDS) as client:
         while seen[-1][0] != ORDER[-1]:
             if time.monotonic() > end:
-                raise InputError("the live round of the demo did not end in time; is this machine very busy? Try again.")
+                raise InputError(
+                    "the live round of the demo did not end in time; is this machine very "
+                    "busy? Try again."
+                )
             told = client.get(f"{collection.url}/state").json()
             if told["state"] not in ORDER:
-                raise InputError(f"the live round of the demo was {told['state']}: {told.get('reason', '')}")
+                raise InputError(
+                    f"the live round of the demo was {told['state']}: {told.get('reason', '')}"
+                )
             passed = ORDER[ORDER.index(seen[-1][0]) + 1 : ORDER.index(told["state"]) + 1]
             seen += [(state, time.monotonic() - opened) for state in passed]
             time.sleep(0.02)
@@ -248,14 +316,16 @@ def _watched(collection: Collection, opened: float) -> list[tuple[str, float]]:
 def _print(played: LiveRound, console: Console) -> None:
     unit = played.release.query.unit
     console.print(
-        f"\n[bold]A live round[/bold]: {played.people:,} people post sealed reports to a shuffler, which is killed in the middle "
+        f"\n[bold]A live round[/bold]: {played.people:,} people post sealed reports to a "
+        "shuffler, which is killed in the middle "
         f"({played.acknowledged:,} acknowledged, {played.kept:,} kept).\n",
         highlight=False,
     )
     for posts in played.posts:
         console.print(f"  {posts.kind:37} {posts.sent:>4,}  {posts.answer}", highlight=False)
     console.print(
-        f"\n  {' -> '.join(state for state, _ in played.states)}; mean [bold]{played.release.value:.1f} {unit}[/bold] "
+        f"\n  {' -> '.join(state for state, _ in played.states)}; mean "
+        f"[bold]{played.release.value:.1f} {unit}[/bold] "
         f"(true {played.truth:.1f}) in {played.seconds:.0f} s",
         highlight=False,
     )
@@ -271,7 +341,15 @@ def kept_open(console: Console) -> None:
     with shuffler() as server:
         operator = Operator(server.url, KeyFolder(server.keys).token)
         collection = _opened(_task(), operator, AnalystKey.new().public, KEPT_OPEN_SECONDS)
-        console.print(f"[bold]Join:[/bold] {server.url}/join/{collection.digest}", highlight=False, soft_wrap=True)
-        console.print("A collection of invented snacks that nobody will collect; Ctrl-C stops it and deletes everything.", highlight=False)
+        console.print(
+            f"[bold]Join:[/bold] {server.url}/join/{collection.digest}",
+            highlight=False,
+            soft_wrap=True,
+        )
+        console.print(
+            "A collection of simulated snacks that nobody will collect; Ctrl-C stops it "
+            "and deletes everything.",
+            highlight=False,
+        )
         assert server.process is not None  # noqa: S101 - it was started
         server.process.wait()

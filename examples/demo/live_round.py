@@ -1,4 +1,4 @@
-"""A collection that was really run: who sent what and was answered how, which states it went through, and what came out."""
+"""The record of a live collection: reports and answers, states, and the release."""
 
 from __future__ import annotations
 
@@ -19,7 +19,9 @@ class Posts:
 
 @dataclass(frozen=True)
 class LiveRound:
-    """`states` are told with the seconds since the collection opened; `kept` of the reports were there before the kill, and after it."""
+    """`states` have the seconds since the collection opened; `kept` reports were stored before the
+    kill, and after it.
+    """
 
     people: int
     posts: Sequence[Posts]

@@ -1,4 +1,6 @@
-"""The study behind the report's chapter on the map: the same people's homes through noisy vectors, and with one report each."""
+"""The study behind the report's chapter on the map: the same people's homes through noisy vectors,
+and with one report each.
+"""
 
 from __future__ import annotations
 
@@ -17,14 +19,16 @@ from metricshuffle_papers.synthetic import CITY
 
 BLOCK = 2  # cells of the city along the side of a cell of the map
 NEAR = 500.0
-"""Metres: how far somebody may move and stay hidden at the epsilon of the plans."""
+"""Metres: how far a person may move and stay hidden at the epsilon of the plans."""
 VECTORS = "noisy-vectors"
 SINGLE = ("k-ary-randomized-response", "planar-geometric")
 
 
 @dataclass(frozen=True)
 class MapStudy:
-    """The truth, a release through noisy vectors, and releases from one randomized report a person, the best planned first."""
+    """The truth, a release through noisy vectors, and releases from one randomized report a person,
+    the best planned first.
+    """
 
     grid: Grid
     truth: Floats
@@ -53,16 +57,30 @@ def city_blocks() -> Grid:
     return Grid(CITY.width // BLOCK, CITY.height // BLOCK, CITY.cell * BLOCK, CITY.unit)
 
 
-def map_study(places: Floats, honest: Honest, epsilon: float = 1.0, delta: float = 1e-6, randomness: Randomness | None = None) -> MapStudy:
-    """Plan and run all of them for people at these places (x, y), with the same target; real noise unless `randomness` is given."""
+def map_study(
+    places: Floats,
+    honest: Honest,
+    epsilon: float = 1.0,
+    delta: float = 1e-6,
+    randomness: Randomness | None = None,
+) -> MapStudy:
+    """Plan and run all of them for people at these places (x, y), with the same target; real noise
+    unless `randomness` is given.
+    """
     grid = city_blocks()
-    cells, target = grid.cells(places), Target(epsilon, delta, NEAR)
+    cells = grid.cells(places)
+    target = Target(epsilon, delta, NEAR)
 
     def released(title: str, protocol: str) -> PlannedRelease:
         planned = plan(Histogram(grid), target, len(cells), honest, protocols=[protocol])
         return PlannedRelease(title, planned, planned.run(cells, randomness=randomness))
 
     vectors = released("Through the shuffler", VECTORS)
-    single = sorted((released("One report each", name) for name in SINGLE), key=lambda found: found.plan.choice.expected_error)
-    truth = np.bincount(cells[:, 1] * grid.width + cells[:, 0], minlength=grid.width * grid.height) / len(cells)
+    single = sorted(
+        (released("One report each", name) for name in SINGLE),
+        key=lambda found: found.plan.choice.expected_error,
+    )
+    truth = np.bincount(
+        cells[:, 1] * grid.width + cells[:, 0], minlength=grid.width * grid.height
+    ) / len(cells)
     return MapStudy(grid, np.asarray(truth), vectors, tuple(single))

@@ -25,10 +25,17 @@ from metricshuffle.report.template_engine import rendered_from
 
 
 def demo_report(
-    numbers: Study, city: Study, cells: NDArray[np.int64], places: MapStudy, visits: UserStudy, live: LiveRound | None = None
+    numbers: Study,
+    city: Study,
+    cells: NDArray[np.int64],
+    places: MapStudy,
+    visits: UserStudy,
+    live: LiveRound | None = None,
 ) -> str:
-    """The whole page. `cells` are the cells of the city's (invented) people, `places` counts them, `visits` is about people with many items
-    each, and `live` about a round through a shuffler that really ran, if one did."""
+    """The whole page. `cells` are the cells of the city's simulated people, `places` counts them,
+    `visits` is about people with many items each, and `live` about a round through a shuffler that
+    really ran, if one did.
+    """
     # the template of each chapter, its heading, and what it shows
     chapters = (
         ("answers", "The answers", answers(numbers, city)),

@@ -1,4 +1,6 @@
-"""The study behind the report's chapter on people who hold many items each: two releases, and a comparison at two rates."""
+"""The study behind the report's chapter on people who hold many items each: two releases, and a
+comparison at two rates.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,9 @@ Floats = NDArray[np.float64]
 Cells = list[NDArray[np.int64]]
 LEVELS = 3
 NEAR = 425.0
-"""Metres, a twentieth of the diameter: how far a month may move and stay hidden at the epsilon of the plans."""
+"""Metres, a twentieth of the diameter: how far a month may move and stay hidden at the epsilon of
+the plans.
+"""
 
 
 @dataclass(frozen=True)
@@ -49,7 +53,9 @@ class PlannedRelease:
 
 @dataclass(frozen=True)
 class UserStudy:
-    """The same people's visits released twice, trusting nobody and trusting a curator, and a comparison at two rates."""
+    """The same people's visits released twice, trusting nobody and trusting a curator, and a
+    comparison at two rates.
+    """
 
     grid: Grid
     """The cells that visits are in."""
@@ -97,24 +103,46 @@ def study_of(points: Sequence[Floats], epsilon: float = 1.0, runs: int = 12) -> 
         return PlannedRelease(title, planned, planned.run(held))
 
     def compared(rate: float) -> UserComparison:
-        return compare_users(users_of(space, 1), len(held), epsilon=epsilon, rate=rate, delta=1e-6, runs=runs, held=held, with_items=False)
+        return compare_users(
+            users_of(space, 1),
+            len(held),
+            epsilon=epsilon,
+            rate=rate,
+            delta=1e-6,
+            runs=runs,
+            held=held,
+            with_items=False,
+        )
 
     comparisons = compared(epsilon / people.diameter), compared(target.epsilon / target.distance)
     truth = people.histograms(held).mean(axis=0)
-    local, central = released("Nobody is trusted", "nobody"), released("A curator is trusted", "curator")
+    local, central = (
+        released("Nobody is trusted", "nobody"),
+        released("A curator is trusted", "curator"),
+    )
     return UserStudy(grid, people, local, central, truth, sum(map(len, held)), comparisons)
 
 
 def merged(study: UserStudy) -> UserComparison:
     """Both comparisons as one: user-level privacy, and the tree release at either rate."""
     for_all, nearby = study.comparisons
-    reach = f"epsilon {format_number(for_all.epsilon)} up to {format_number(round(nearby.epsilon / nearby.rate))} {study.unit}"
+    reach = (
+        f"epsilon {format_number(for_all.epsilon)} up to "
+        f"{format_number(round(nearby.epsilon / nearby.rate))} {study.unit}"
+    )
     trees = [
         replace(method, name=f"tree Laplace, {words}")
-        for comparison, words in ((for_all, f"epsilon {format_number(for_all.epsilon)} for all"), (nearby, reach))
+        for comparison, words in (
+            (for_all, f"epsilon {format_number(for_all.epsilon)} for all"),
+            (nearby, reach),
+        )
         for method in comparison.methods
         if method.hides == "earth mover"
     ]
     # People hold different numbers of items, so that randomizing each of them is left out.
-    whole = [method for method in for_all.methods if method.hides == "user" and not method.name.endswith("every item")]
+    whole = [
+        method
+        for method in for_all.methods
+        if method.hides == "user" and not method.name.endswith("every item")
+    ]
     return replace(nearby, methods=(*whole, *trees))

@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from metricshuffle._lazy import MOVED, export_locations, exported, moved
-from metricshuffle._old_names import install, new_name
+from metricshuffle._lazy_exports import export_locations, exported
+from metricshuffle._old_names import MOVED, install, moved, new_name
 
 __version__ = "0.2.0.dev0"
 

@@ -1,4 +1,5 @@
-# What `import metricshuffle` offers, each name once: type checkers read it here, and __init__.py finds here where a name lives.
+# What `import metricshuffle` offers, each name once: type checkers read it here, and __init__.py
+# finds here where a name lives.
 from metricshuffle import randomizers as randomizers
 from metricshuffle.accounting.user_items.user_privacy import group_delta as group_delta
 from metricshuffle.accounting.user_items.user_privacy import rate_for_changes as rate_for_changes
@@ -8,11 +9,14 @@ from metricshuffle.amplification.amplify import amplify as amplify
 from metricshuffle.amplification.groups import Groups as Groups
 from metricshuffle.amplification.groups import GroupsAmplification as GroupsAmplification
 from metricshuffle.amplification.inverse_search import fewest_users as fewest_users
-from metricshuffle.amplification.inverse_search import largest_local_epsilon as largest_local_epsilon
+from metricshuffle.amplification.inverse_search import (
+    largest_local_epsilon as largest_local_epsilon,
+)
 from metricshuffle.auditing.audit import Audit as Audit
 from metricshuffle.auditing.audit import audit as audit
 from metricshuffle.collection.analyst.analyst import Analyst as Analyst
 from metricshuffle.collection.client.client import Client as Client
+from metricshuffle.data.zone_files import read_zones as read_zones
 from metricshuffle.errors import (
     BatchTooSmall as BatchTooSmall,
 )
@@ -55,15 +59,24 @@ from metricshuffle.protocols.noisy_answers import NoisyAnswers as NoisyAnswers
 from metricshuffle.protocols.noisy_vectors import NoisyVectors as NoisyVectors
 from metricshuffle.protocols.protocol import Protocol as Protocol
 from metricshuffle.protocols.protocol import Reports as Reports
+from metricshuffle.protocols.shuffler_noise import ShufflerNoise as ShufflerNoise
 from metricshuffle.protocols.sums import Sums as Sums
 from metricshuffle.protocols.tally import Shuffled as Shuffled
 from metricshuffle.protocols.tally import Tally as Tally
+from metricshuffle.queries.by_group import ByGroup as ByGroup
 from metricshuffle.queries.centroid import Centroid as Centroid
+from metricshuffle.queries.column_means import Means as Means
+from metricshuffle.queries.flows import Flows as Flows
 from metricshuffle.queries.histogram import Histogram as Histogram
+from metricshuffle.queries.keyed_means import KeyValues as KeyValues
 from metricshuffle.queries.mean_and_sum import Mean as Mean
 from metricshuffle.queries.mean_and_sum import Sum as Sum
+from metricshuffle.queries.quantiles import Quantiles as Quantiles
 from metricshuffle.queries.query import Query as Query
 from metricshuffle.queries.result_table import Table as Table
+from metricshuffle.queries.sets import Sets as Sets
+from metricshuffle.queries.share_above import ShareAbove as ShareAbove
+from metricshuffle.queries.spread import Spread as Spread
 from metricshuffle.queries.user_queries import UserHistogram as UserHistogram
 from metricshuffle.queries.user_queries import UserLinearQuery as UserLinearQuery
 from metricshuffle.randomness import Randomness as Randomness
@@ -78,6 +91,9 @@ from metricshuffle.spaces import (
 )
 from metricshuffle.spaces import (
     Clustered as Clustered,
+)
+from metricshuffle.spaces import (
+    GreatCircle as GreatCircle,
 )
 from metricshuffle.spaces import (
     Grid as Grid,
@@ -105,6 +121,12 @@ from metricshuffle.spaces import (
 )
 from metricshuffle.spaces import (
     Users as Users,
+)
+from metricshuffle.spaces import (
+    Vectors as Vectors,
+)
+from metricshuffle.spaces import (
+    Zones as Zones,
 )
 from metricshuffle.spaces import (
     earth_mover as earth_mover,

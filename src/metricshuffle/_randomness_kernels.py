@@ -1,7 +1,7 @@
-"""Compiled integer arithmetic on random words (imported on first use, because numba is slow to import).
+"""Compiled integer arithmetic on random words (imported on first use; numba is slow to import).
 
-Every value is uint64: numba turns a mix of int64 and uint64 into floats, so no signed
-number may meet a word here.
+Every value is uint64. Numba turns a mix of int64 and uint64 into floats, so no signed number may
+meet a word here.
 """
 
 from __future__ import annotations
@@ -18,20 +18,25 @@ ONE = np.uint64(1)
 @njit(cache=True, nogil=True)
 def multiply_high(left, right):  # type: ignore[no-untyped-def]
     """floor(left * right / 2^64) for two uint64."""
-    left_low, left_high = left & LOW, left >> HALF
-    right_low, right_high = right & LOW, right >> HALF
-    middle = left_high * right_low + ((left_low * right_low) >> HALF)  # at most (2^32-1)^2 + 2^32-2 < 2^64
+    left_low = left & LOW
+    left_high = left >> HALF
+    right_low = right & LOW
+    right_high = right >> HALF
+    middle = left_high * right_low + (
+        (left_low * right_low) >> HALF
+    )  # at most (2^32-1)^2 + 2^32-2 < 2^64
     carry = left_low * right_high + (middle & LOW)  # the same bound
     return left_high * right_high + (middle >> HALF) + (carry >> HALF)
 
 
 @njit(cache=True, nogil=True)
 def rejected(word, bound):  # type: ignore[no-untyped-def]
-    """Whether multiply_high(word, bound) must be thrown away for the rest to be exactly uniform on 0..bound-1.
+    """Return whether `word` must be rejected so that multiply_high(word, bound) is exactly uniform.
 
-    Proof: the words with high part h are those with word * bound in [h 2^64, (h+1) 2^64). Refusing a
-    low part below 2^64 mod bound keeps multiples of bound in [h 2^64 + (2^64 mod bound), (h+1) 2^64), an
-    interval whose length is divisible by bound: exactly floor(2^64 / bound) words for every h. (Lemire 2019)
+    Proof: the words with high part h are those with word * bound in [h 2^64, (h+1) 2^64). Rejecting
+    a low part below 2^64 mod bound keeps multiples of bound in [h 2^64 + (2^64 mod bound), (h+1)
+    2^64), an interval whose length is divisible by bound: exactly floor(2^64 / bound) words for
+    every h. (Lemire 2019)
     """
     low = word * bound
     return low < bound and low < (ZERO - bound) % bound
@@ -39,9 +44,10 @@ def rejected(word, bound):  # type: ignore[no-untyped-def]
 
 @njit(cache=True, nogil=True)
 def shuffle(array, remaining, words):  # type: ignore[no-untyped-def]
-    """Fisher-Yates steps on array[:remaining], one word a try; returns how many entries are still unplaced.
+    """Run Fisher-Yates steps on array[:remaining], one word per try; return how many are unplaced.
 
-    A refused word costs only itself, so running out of words between two tries is no event of the law.
+    A rejected word is dropped and nothing else happens, so running out of words between two tries
+    does not change the distribution.
     """
     for word in words:
         if remaining <= 1:

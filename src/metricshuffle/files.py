@@ -1,4 +1,7 @@
-"""Files that appear whole or not at all. Links are followed; pipes, devices and `-` (standard input and output) are used in place."""
+"""Atomic files: a file appears whole or not at all.
+
+Links are followed. Pipes, devices and `-` (standard input and output) are used in place.
+"""
 
 from __future__ import annotations
 
@@ -20,16 +23,19 @@ from typing import IO, Any
 from metricshuffle.errors import InputError
 
 STANDARD_INPUT = STANDARD_OUTPUT = "-"
-# What lies below these is never replaced: whoever reads from there holds it open.
+# Files below these folders are never replaced, because their readers hold them open.
 SYSTEM_FOLDERS = ("/dev/", "/proc/")
 
 
 completed: list[str] = []
-"""Files that were written since a command began, for what is told when it is interrupted."""
+"""Files written since the command began, for the message shown after an interruption."""
 
 
 def written_in_place(path: str | Path) -> bool:
-    """Whether a path is standard output, a pipe, a device or a socket: then nothing can be put there by renaming a file."""
+    """Return whether a path is standard output, a pipe, a device or a socket.
+
+    Renaming a file onto such a path cannot put content there.
+    """
     if str(path) == STANDARD_OUTPUT or os.path.abspath(path).startswith(SYSTEM_FOLDERS):
         return True
     try:
@@ -39,33 +45,45 @@ def written_in_place(path: str | Path) -> bool:
 
 
 def check_leads_somewhere(path: Path) -> None:
-    """Raise if this is a link to something that does not exist: what is made there may be lost when it does."""
+    """Raise if the path is a dangling link: a file made there may be hidden later."""
     if path.is_symlink() and not path.exists():
-        raise InputError(f"{path} is a link to {os.readlink(path)}, which does not exist; remove the link, or mount what it leads to.")
+        raise InputError(
+            f"{path} is a link to {os.readlink(path)}, which does not exist; remove the "
+            "link, or mount what it leads to."
+        )
 
 
 def check_private(path: Path, what: str) -> None:
-    """Raise if others than its owner could read or change the file of a secret, or if a link leads nowhere; a missing file may be made."""
+    """Raise if others can read or change a secret file, or if it is a dangling link.
+
+    A missing file is accepted, because it can be created.
+    """
     check_leads_somewhere(path)
     if os.name != "posix" or not path.is_file():
         return
     file = path.stat()
     mode = stat.S_IMODE(file.st_mode)
-    if mode & (0o027 if file.st_uid == 0 != os.geteuid() else 0o077):  # (the system may give a file of its own to a group)
+    if mode & (
+        0o027 if file.st_uid == 0 != os.geteuid() else 0o077
+    ):  # (a file that root owns may be readable by a group)
         does = "change" if mode & 0o022 else "read"
         raise InputError(
-            f"{path} holds {what}, and others on this machine can {does} it (its mode is {mode:03o}). If nobody did, chmod 600 {path}; "
+            f"{path} holds {what}, and others on this machine can {does} it (its mode is "
+            f"{mode:03o}). If nobody did, chmod 600 {path}; "
             "else make a new one."
         )
 
 
 @contextmanager
 def deferred_interrupts() -> Iterator[None]:
-    """Ctrl-C waits until this is over; afterwards it does what it does.
+    """Defer Ctrl-C until the block has ended.
 
-    What the signal calls is exchanged. To block it would not be enough: where libraries have threads of their own, one of them takes it.
+    The handler is replaced, because blocking the signal would not suffice: if a library has started
+    threads, one of these receives the signal.
     """
-    if threading.current_thread() is not threading.main_thread():  # an interruption is raised in the main thread only
+    if (
+        threading.current_thread() is not threading.main_thread()
+    ):  # interrupts are raised in the main thread only
         yield
         return
     arrived: list[int] = []
@@ -80,9 +98,10 @@ def deferred_interrupts() -> Iterator[None]:
 
 @contextmanager
 def atomic_file(path: str | Path, mode: str = "w") -> Iterator[IO[Any]]:
-    """Write beside the file and rename at the end, so that an interruption leaves what was there before.
+    """Write to a temporary file in the same folder and rename it at the end.
 
-    The file keeps the permissions it had; a new one gets those that the umask allows.
+    An interruption leaves the old content. An existing file keeps its permissions; a new file gets
+    those that the umask allows.
     """
     encoding = None if "b" in mode else "utf-8"
     if str(path) == STANDARD_OUTPUT:
@@ -119,7 +138,7 @@ def atomic_file(path: str | Path, mode: str = "w") -> Iterator[IO[Any]]:
 
 
 def _fsync_folder(folder: Path) -> None:
-    """What was renamed there stays so if the power fails now; where the system can tell a folder so."""
+    """Make a rename in this folder durable, where the platform supports it."""
     try:
         handle = os.open(folder, os.O_RDONLY | getattr(os, "O_DIRECTORY", 0))
     except OSError:
@@ -133,28 +152,32 @@ def _fsync_folder(folder: Path) -> None:
 
 
 def lock_path(path: str | Path) -> Path:
-    """The file that is locked where another one is written: beside it, links followed."""
+    """Path of the lock file of a file, in the folder of the file to which links lead."""
     target = Path(os.path.realpath(path))
     return target.with_name(f".{target.name}.lock")
 
 
 @contextmanager
 def locked(path: str | Path, seconds: float = 30.0) -> Iterator[None]:
-    """Nobody else writes this file meanwhile who asks in the same way; a sentence if somebody does for longer than so many seconds.
+    """Hold an exclusive lock on a file that other commands honour; InputError after `seconds`.
 
-    What is locked is a file beside it, `.NAME.lock`, because a file that is replaced as a whole takes its lock with it; it is gone
-    afterwards. One that a killed process left behind does not matter where the system has `flock`. Raises OSError if it cannot be made.
+    The lock is on a separate file `.NAME.lock` in the same folder, because replacing a file would
+    replace its lock too. The lock file is removed afterwards; one left behind by a killed process
+    does no harm where the system has `flock`. Raises OSError if the lock file cannot be created.
     """
-    lock, deadline = lock_path(path), time.monotonic() + seconds
+    lock = lock_path(path)
+    deadline = time.monotonic() + seconds
     while (handle := _try_lock(lock)) is None:
         if time.monotonic() >= deadline:
             left = "" if _flock() is not None else f"; if there is none, delete {lock}"
-            raise InputError(f"{path} is being written by another command, which takes long; try again when that has ended{left}.")
+            raise InputError(
+                f"{path} is being written by another command; try again when it has ended{left}."
+            )
         time.sleep(0.02)
     try:
         yield
     finally:
-        if _flock() is None:  # a system that may not take away what is open
+        if _flock() is None:  # a platform on which open files cannot be removed
             os.close(handle)
             lock.unlink(missing_ok=True)
         else:
@@ -163,10 +186,15 @@ def locked(path: str | Path, seconds: float = 30.0) -> Iterator[None]:
 
 
 def _try_lock(lock: Path) -> int | None:
-    """The open file if it is locked now, and still the one of that name; None if somebody else has it. OSError if it cannot be made."""
+    """Return the open lock file if it could be locked, None if another process holds the lock.
+
+    Checks that the path still names the opened file. Raises OSError if it cannot be created.
+    """
     flock = _flock()
     try:
-        handle = os.open(lock, os.O_CREAT | os.O_RDWR | (0 if flock is not None else os.O_EXCL), 0o666)
+        handle = os.open(
+            lock, os.O_CREAT | os.O_RDWR | (0 if flock is not None else os.O_EXCL), 0o666
+        )
     except FileExistsError:
         return None
     try:
@@ -175,14 +203,14 @@ def _try_lock(lock: Path) -> int | None:
         named = os.stat(lock)
         if os.path.samestat(named, os.fstat(handle)):
             return handle
-    except OSError:  # locked by somebody else, or taken away by whoever held it before
+    except OSError:  # locked by another process, or removed by the previous holder
         pass
     os.close(handle)
     return None
 
 
 def _flock() -> Callable[[int], None] | None:
-    """Locks an open file or raises at once; None where the system cannot."""
+    """Return a function that locks an open file or raises; None if the platform has none."""
     try:
         import fcntl
     except ImportError:
@@ -196,10 +224,17 @@ def write_text(path: str | Path, text: str) -> None:
 
 
 class PrefixedStream(io.RawIOBase):
-    """What was read of a stream already, and then the rest of it; closing it closes the stream and what lies below."""
+    """Stream of the bytes `head` that were already read, followed by the rest of `stream`.
 
-    def __init__(self, head: bytes, stream: IO[bytes], *below: IO[bytes], kept_open: bool = False) -> None:
-        self._head, self._stream, self._closing = head, stream, () if kept_open else (stream, *below)
+    Closing it also closes `stream` and the streams in `below`, unless `kept_open`.
+    """
+
+    def __init__(
+        self, head: bytes, stream: IO[bytes], *below: IO[bytes], kept_open: bool = False
+    ) -> None:
+        self._head = head
+        self._stream = stream
+        self._closing = () if kept_open else (stream, *below)
 
     def readable(self) -> bool:
         return True
@@ -221,12 +256,12 @@ class PrefixedStream(io.RawIOBase):
 
 
 def display_name(path: str | Path) -> str:
-    """What an input is called in a sentence."""
+    """Name of an input in messages."""
     return "standard input" if str(path) == STANDARD_INPUT else str(path)
 
 
 def is_stream(path: str | Path) -> bool:
-    """Whether an input can be read only once, from front to end: standard input, a pipe or a socket."""
+    """Return whether an input can be read only once: standard input, a pipe or a socket."""
     if str(path) == STANDARD_INPUT:
         return True
     try:
@@ -237,12 +272,12 @@ def is_stream(path: str | Path) -> bool:
 
 
 def is_standard_input(path: str | Path) -> bool:
-    """Whether a path names what was given to this process as its input."""
+    """Return whether a path names the standard input of this process."""
     return str(path) in (STANDARD_INPUT, "/dev/stdin", "/dev/fd/0", "/proc/self/fd/0")
 
 
 def open_bytes(path: str | Path) -> IO[bytes]:
-    """A file, a pipe or standard input, to be read once; standard input stays open when this is closed."""
+    """Open a file, a pipe or standard input for one read; closing it leaves standard input open."""
     if str(path) == STANDARD_INPUT:
         return io.BufferedReader(PrefixedStream(b"", sys.stdin.buffer, kept_open=True))
     try:
@@ -254,11 +289,11 @@ def open_bytes(path: str | Path) -> IO[bytes]:
 
 
 def open_measured(path: str | Path) -> IO[bytes]:
-    """The same as a file whose length is known: what comes through a pipe is put into a temporary one, which has no name."""
+    """Like `open_bytes`, with a known length: a pipe is copied to a temporary file first."""
     stream = open_bytes(path)
     if not is_stream(path):
         return stream
-    measured = tempfile.TemporaryFile()  # noqa: SIM115 - whoever asked closes it
+    measured = tempfile.TemporaryFile()  # noqa: SIM115 - the caller closes it
     with stream:
         shutil.copyfileobj(stream, measured)
     measured.seek(0)
@@ -281,7 +316,7 @@ def read_bytes(path: str | Path) -> bytes:
 
 
 def make_folder(path: Path) -> Path:
-    """The folder, made if missing; a sentence if that cannot be."""
+    """Create a folder if it is missing and return it; InputError if that fails."""
     try:
         path.mkdir(parents=True, exist_ok=True)
     except FileExistsError:

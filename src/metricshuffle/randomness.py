@@ -1,8 +1,8 @@
-"""Where random bits come from: an AES-256-CTR key stream keyed by the operating system.
+"""Random bits: an AES-256-CTR key stream keyed by the operating system.
 
-`Randomness.system()` is the default everywhere. `Randomness.seeded()` runs the same machinery from
-a known key, for simulations and tests; whatever is made with it must be stamped `unsafe_seeded`.
-There is no other source of randomness in this package, and no global one.
+`Randomness.system()` is the default everywhere. `Randomness.seeded()` runs the same code from a
+known key, for simulations and tests; everything made with it must be marked `unsafe_seeded`. The
+package has no other source of randomness, and no global one.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ from metricshuffle.errors import InputError
 Words = NDArray[np.uint64]
 
 BUFFER_WORDS = 8192
-"""64 KB: fits the second-level cache, and is large enough to hide the cost of a call into the cipher."""
+"""64 KB: fits the second-level cache, and is large enough to hide the cost of a cipher call."""
 
 _ZEROS = bytes(8 * BUFFER_WORDS)
 _forks = 0
 _starting: dict[tuple[int, int], threading.Lock] = {}
-"""The lock under which a stream is started anew, one per process: nobody in a forked child can wait for its parent's."""
+"""Lock for restarting a stream, by process: a forked child cannot wait for its parent's lock."""
 
 
 def _after_fork() -> None:
-    """In the child, which has a single thread as yet."""
+    """Count a fork; runs in the child, which has only one thread at this point."""
     global _forks  # a process-wide fact, not a random state
     _forks += 1
     _starting.clear()
@@ -42,12 +42,12 @@ if hasattr(os, "register_at_fork"):  # absent where there is no fork
 
 
 def _process() -> tuple[int, int]:
-    """What changes in a forked child: the counter sees os.fork, the process id sees a fork made in C."""
+    """Identify this process: the counter detects os.fork, the process id a fork made in C."""
     return os.getpid(), _forks
 
 
 def validate_count(count: int) -> int:
-    """count as an integer >= 0, or a sentence."""
+    """Return `count` as an integer >= 0, or raise InputError."""
     number = operator.index(count)
     if number < 0:
         raise InputError(f"count must be an integer >= 0, got {count!r}.")
@@ -55,17 +55,21 @@ def validate_count(count: int) -> int:
 
 
 class _KeyStream:
-    """The words of one key, as one process draws them; every use is under its lock.
+    """Stream of the words of one key in one process; a caller holds its lock during every use.
 
-    A forked child never touches its parent's: it may be in the middle of a draw, with its lock held for ever.
+    A forked child never uses its parent's stream: if the fork happened during a draw, the lock
+    would never be released in the child.
     """
 
     def __init__(self, key: bytes | None, first_word: int) -> None:
-        self.owner = _process()  # before the key: a fork between the two leaves an owner that is wrong, and never a key in two processes
+        # set before the key: a child forked in between is not the owner and makes a new stream
+        self.owner = _process()
         self.lock = threading.Lock()
         self.handed_out = first_word
         start = (first_word // 2).to_bytes(16, "big")  # a block of the counter is two words
-        self._cipher = Cipher(algorithms.AES(os.urandom(32) if key is None else key), modes.CTR(start)).encryptor()
+        self._cipher = Cipher(
+            algorithms.AES(os.urandom(32) if key is None else key), modes.CTR(start)
+        ).encryptor()
         self._buffer: Words = np.empty(BUFFER_WORDS, dtype=np.uint64)
         self._used = BUFFER_WORDS  # nothing buffered
         if first_word % 2:
@@ -75,19 +79,22 @@ class _KeyStream:
         view = out.view(np.uint8).data
         for start in range(0, len(view), len(_ZEROS)):
             part = view[start : start + len(_ZEROS)]
-            self._cipher.update_into(_ZEROS if len(part) == len(_ZEROS) else _ZEROS[: len(part)], part)
+            self._cipher.update_into(
+                _ZEROS if len(part) == len(_ZEROS) else _ZEROS[: len(part)], part
+            )
 
     def fill(self, buffer: Words) -> None:
         """Overwrite `buffer` with the next words.
 
-        Words are counted as used before they are copied and erased: whatever interrupts this (an exception of a signal
-        handler) may lose words, but no later draw gets an erased or a repeated one.
+        Words count as used before they are copied and erased. An interruption (an exception in a
+        signal handler) may lose words, but no later draw returns an erased or repeated word.
         """
         self.handed_out += buffer.size
-        first, available = self._used, min(buffer.size, BUFFER_WORDS - self._used)
+        first = self._used
+        available = min(buffer.size, BUFFER_WORDS - self._used)
         self._used += available
         buffer[:available] = self._buffer[first : first + available]
-        self._buffer[first : first + available] = 0  # a word that was handed out is not kept
+        self._buffer[first : first + available] = 0  # never keep a word that was returned
         missing = buffer[available:]
         if missing.size >= BUFFER_WORDS:
             self._generate(missing)
@@ -99,95 +106,111 @@ class _KeyStream:
 
 
 class Randomness:
-    """A stream of independent uniform 64-bit words; every method is exact (rejection, never a float).
+    """A stream of independent uniform 64-bit words. Every method is exact (rejection, no floats).
 
-    The stream does not depend on how it is asked for: words(3) then words(5) are words(8). A stream may be shared by threads
-    (which then interleave) and used after a fork, by any number of threads at once. A process that was spawned, or another
-    interpreter in this one, shares nothing. Copying or pickling is refused, because two copies would give the same noise
-    twice: use spawn().
+    The stream does not depend on how it is read: words(3) then words(5) equal words(8). Threads may
+    share a stream (their draws interleave), and any number of threads may use it after a fork. A
+    spawned process or another interpreter shares nothing. Copying and pickling are refused, because
+    two copies would give the same noise twice: use spawn().
     """
 
     def __init__(self, key: bytes | None) -> None:
-        """Use `system()` or `seeded()`; key=None means keyed by the operating system."""
+        """Use `system()` or `seeded()`; key=None means a key from the operating system."""
         if key is not None and len(key) != 32:
-            raise InputError(f"a key has 32 bytes, got {len(key)}; use Randomness.system() or Randomness.seeded(seed).")
+            raise InputError(
+                f"a key has 32 bytes, got {len(key)}; use Randomness.system() or "
+                "Randomness.seeded(seed)."
+            )
         self._key = key
         self._children = 0
         self._stream = _KeyStream(key, 0)
 
     @classmethod
     def system(cls) -> Self:
-        """A cryptographically secure stream; a forked child continues with a fresh key."""
+        """Return a cryptographically secure stream; a forked child continues with a fresh key."""
         return cls(None)
 
     @classmethod
     def seeded(cls, seed: int | str) -> Self:
-        """A reproducible stream: NOT private, for simulations and tests only.
+        """Return a reproducible stream: NOT private, for simulations and tests only.
 
-        A forked child repeats its parent's stream (there is nothing reproducible to tell them apart):
-        give each child its own spawn() before forking.
+        A forked child repeats its parent's stream (nothing reproducible distinguishes them):
+        give each child its own stream by spawn() before forking.
         """
         if isinstance(seed, bool) or not isinstance(seed, int | str):
             raise InputError(f"seed must be an integer or a text, got {seed!r}.")
-        return cls(hashlib.sha256(f"metricshuffle seed {type(seed).__name__} {seed}".encode()).digest())
+        return cls(
+            hashlib.sha256(f"metricshuffle seed {type(seed).__name__} {seed}".encode()).digest()
+        )
 
     @property
     def unsafe_seeded(self) -> bool:
-        """True if somebody who knows the seed knows the noise."""
+        """True if anyone who knows the seed knows the noise."""
         return self._key is not None
 
     def _current(self) -> _KeyStream:
-        """The stream of this process; the first thread that comes after a fork starts it, the others wait for that."""
+        """Return the stream of this process; after a fork the first thread restarts it."""
         stream = self._stream
         if stream.owner == _process():
             return stream
-        with _starting.setdefault(_process(), threading.Lock()):  # setdefault is atomic: all threads get one and the same lock
+        with _starting.setdefault(
+            _process(), threading.Lock()
+        ):  # setdefault is atomic: all threads get the same lock
             if self._stream.owner != _process():
                 self._stream = _KeyStream(self._key, self._stream.handed_out)
             return self._stream
 
     def fill(self, buffer: Words) -> None:
-        """Overwrite a contiguous uint64 array with the next words of the stream, without allocating."""
+        """Overwrite a contiguous uint64 array with the next words, without allocating."""
         if buffer.dtype != np.uint64 or buffer.ndim != 1 or not buffer.flags.c_contiguous:
-            raise InputError(f"buffer must be a contiguous one-dimensional uint64 array, got {buffer.dtype} {buffer.shape}.")
+            raise InputError(
+                "buffer must be a contiguous one-dimensional uint64 array, got "
+                f"{buffer.dtype} {buffer.shape}."
+            )
         while True:
             stream = self._current()
             with stream.lock:
                 stream.fill(buffer)
             if stream.owner[1] == _forks or self._key is not None:
                 return
-            # A signal handler forked in the middle of this draw, and we are the child: our parent has these words, too.
+            # This is the child of a signal handler that forked during this draw: the parent has
+            # these words too.
 
     def words(self, count: int) -> Words:
-        """The next `count` words of the stream."""
+        """Return the next `count` words of the stream."""
         out = np.empty(validate_count(count), dtype=np.uint64)
         self.fill(out)
         return out
 
     def below(self, bound: int) -> int:
-        """A uniform integer in 0..bound-1, for any bound >= 1, however large.
+        """Return a uniform integer in 0..bound-1, for any bound >= 1, however large.
 
-        Proof: the low bits of fresh words are uniform on 0..2^k-1 with 2^k >= bound; the first such
-        number below bound is uniform there. More than half are, so two tries are expected at most.
+        Proof: let k be the least number with 2^k >= bound. The low k bits of fresh words are
+        uniform on 0..2^k-1, so the first of these numbers below bound is uniform on 0..bound-1.
+        More than half of 0..2^k-1 is below bound, so at most two tries are expected.
         """
         limit = operator.index(bound)
         if limit < 1:
             raise InputError(f"bound must be an integer >= 1, got {bound!r}.")
         bits = (limit - 1).bit_length()
         while True:
-            number = int.from_bytes(self.words((bits + 63) // 64).tobytes(), "little") & ((1 << bits) - 1)
+            number = int.from_bytes(self.words((bits + 63) // 64).tobytes(), "little") & (
+                (1 << bits) - 1
+            )
             if number < limit:
                 return number
 
     def uniform_residues(self, count: int, modulus: int) -> Words:
-        """`count` independent uniform elements of 0..modulus-1, for 1 <= modulus <= 2^63.
+        """Return `count` independent uniform elements of 0..modulus-1, for 1 <= modulus <= 2^63.
 
-        Proof: words below the largest multiple of modulus that is at most 2^64 are equally many for each residue.
+        Proof: let m be the largest multiple of modulus that is at most 2^64. Words from m on are
+        drawn again, and every residue has equally many words below m.
         """
         size = operator.index(modulus)
         if not 1 <= size <= 2**63:
             raise InputError(f"modulus must be an integer in 1..2^63, got {modulus!r}.")
-        total, largest = validate_count(count), np.uint64((1 << 64) // size * size - 1)
+        total = validate_count(count)
+        largest = np.uint64((1 << 64) // size * size - 1)
         out = self.words(total)
         bad = np.flatnonzero(out > largest)
         while bad.size:
@@ -196,29 +219,56 @@ class Randomness:
         out %= np.uint64(size)
         return out
 
+    def below_each(self, bounds: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return independent uniform integers in 0..bounds[i]-1, for 1 <= bounds[i] < 2^63.
+
+        As in `uniform_residues`, words from the largest multiple of their bound on are drawn again,
+        after all others.
+        """
+        if bounds.size and not int(bounds.min()) >= 1:
+            raise InputError(f"bounds must be integers >= 1, got {int(bounds.min())}.")
+        sizes = bounds.astype(np.uint64)
+        # 2^64 mod size = (2^64 - size) mod size; 0 if the size divides 2^64.
+        excess = (np.uint64(0) - sizes) % sizes
+        largest = np.uint64(2**64 - 1) - excess
+        out = self.words(sizes.size)
+        bad = np.flatnonzero(out > largest)
+        while bad.size:
+            out[bad] = self.words(bad.size)
+            bad = bad[out[bad] > largest[bad]]
+        return (out % sizes).astype(np.int64)
+
     def shuffled(self, array: NDArray[Any]) -> NDArray[Any]:
-        """A copy of `array` in uniformly random order (along its first axis), by exact Fisher-Yates."""
+        """Return a copy of `array` in uniformly random order along its first axis."""
         from metricshuffle import _randomness_kernels
 
-        plain = array.ndim == 1 and array.dtype.itemsize in (1, 2, 4, 8) and not array.dtype.hasobject
+        plain = (
+            array.ndim == 1 and array.dtype.itemsize in (1, 2, 4, 8) and not array.dtype.hasobject
+        )
         out = array.copy() if plain else np.arange(array.shape[0], dtype=np.uint64)
         bits = out.view(f"u{out.dtype.itemsize}")
-        remaining, buffer = bits.size, np.empty(min(BUFFER_WORDS, bits.size + 8), dtype=np.uint64)
+        remaining = bits.size
+        buffer = np.empty(min(BUFFER_WORDS, bits.size + 8), dtype=np.uint64)
         while remaining > 1:
             self.fill(buffer)
             remaining = int(_randomness_kernels.shuffle(bits, remaining, buffer))
         return out if plain else array[out]
 
     def spawn(self) -> Self:
-        """An independent stream; of a seeded stream, the k-th child is always the same."""
+        """Return an independent stream; the k-th child of a seeded stream is always the same."""
         if self._key is None:
             return type(self).system()
         with self._current().lock:
             self._children += 1
-            return type(self)(hashlib.sha256(self._key + f" child {self._children}".encode()).digest())
+            return type(self)(
+                hashlib.sha256(self._key + f" child {self._children}".encode()).digest()
+            )
 
     def __reduce__(self) -> NoReturn:
-        raise InputError("a Randomness cannot be copied or pickled, because both copies would give the same noise; use spawn().")
+        raise InputError(
+            "a Randomness cannot be copied or pickled, because both copies would give the "
+            "same noise; use spawn()."
+        )
 
     def __repr__(self) -> str:
         return "Randomness.seeded(...)" if self.unsafe_seeded else "Randomness.system()"

@@ -1,11 +1,12 @@
-"""Checks that a metric or a randomizer of your own must pass before a guarantee stated in it means anything.
+"""Checks that your own metric or randomizer must pass before a guarantee for it means anything.
 
     from metricshuffle.testing import check_metric, check_randomizer
     check_metric(HoursOfDay(), points=range(24))
     check_randomizer(MyResponse(options=8, epsilon=1.0))
 
-Each check raises a ConditionError that names the broken rule and where it broke. A pass is evidence and not a proof: give check_metric
-points that are close, far and equal, and print what check_randomizer returns, which says what it cannot see.
+Each check raises a ConditionError that names the broken rule and where it broke. A pass is
+evidence, not a proof: give check_metric points that are close, far and equal, and print the
+report that check_randomizer returns, which says what the checks cannot detect.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ import numpy as np
 
 from metricshuffle.errors import ConditionError, InputError
 from metricshuffle.models import format_value
-from metricshuffle.spaces.matrix import open_triangle
+from metricshuffle.spaces.distance_matrix import open_triangle
 from metricshuffle.spaces.metrics import Metric
 
 if TYPE_CHECKING:
@@ -30,13 +31,21 @@ METRIC = "A metric"
 
 
 def check_metric(
-    metric: Metric | Callable[[Any, Any], float], points: Sequence[Any], *, tolerance: float = 1e-9, pseudo: bool = False
+    metric: Metric | Callable[[Any, Any], float],
+    points: Sequence[Any],
+    *,
+    tolerance: float = 1e-9,
+    pseudo: bool = False,
 ) -> None:
     """Check the axioms of a metric on every pair and triple of `points`.
 
-    `metric` is a Metric, or any function of two points. `tolerance` is relative: to the larger
-    distance for symmetry, to the longest side for the triangle inequality. `pseudo` allows
-    different points at distance 0. For a Metric, `pairwise` must agree with the call on two points.
+    Args:
+        metric: A Metric, or any function of two points. For a Metric, `pairwise` must agree with
+            the call on two points.
+        points: The points to check.
+        tolerance: Relative tolerance: of the larger distance for symmetry, and of the longest side
+            for the triangle inequality.
+        pseudo: Whether different points may be at distance 0.
     """
     points = list(points)
     if not points:
@@ -44,15 +53,20 @@ def check_metric(
     if isinstance(metric, Metric):
         distances = np.asarray(metric.pairwise(points, points), dtype=np.float64)
         if distances.shape != (len(points), len(points)):
-            raise ConditionError(METRIC, f"pairwise to return shape {(len(points), len(points))}", f"shape {distances.shape}")
+            raise ConditionError(
+                METRIC,
+                f"pairwise to return shape {(len(points), len(points))}",
+                f"shape {distances.shape}",
+            )
         _check_call(metric, points, distances, tolerance)
     else:
         distances = np.array([[float(metric(x, y)) for y in points] for x in points])
 
-    def fail(axiom: str, wrong: Any) -> None:
-        if np.any(wrong):
-            i, j = (int(index) for index in np.argwhere(wrong)[0])
-            x, y = format_value(points[i]), format_value(points[j])
+    def fail(axiom: str, violated: Any) -> None:
+        if np.any(violated):
+            i, j = (int(index) for index in np.argwhere(violated)[0])
+            x = format_value(points[i])
+            y = format_value(points[j])
             back = "" if i == j else f" and d({y}, {x}) = {distances[j, i]!s}"
             raise ConditionError(METRIC, axiom, f"d({x}, {y}) = {distances[i, j]!s}{back}")
 
@@ -62,7 +76,10 @@ def check_metric(
     fail("distance 0 between a point and itself", equal & (distances != 0))
     if not pseudo:
         fail("a positive distance between different points", ~equal & (distances == 0))
-    fail("symmetry, d(x, y) = d(y, x)", np.abs(distances - distances.T) > tolerance * np.maximum(distances, distances.T))
+    fail(
+        "symmetry, d(x, y) = d(y, x)",
+        np.abs(distances - distances.T) > tolerance * np.maximum(distances, distances.T),
+    )
     triple = open_triangle((distances + distances.T) / 2, tolerance)
     if triple is not None:
         i, j, k = triple
@@ -70,20 +87,23 @@ def check_metric(
         raise ConditionError(
             METRIC,
             "the triangle inequality, d(x, z) <= d(x, y) + d(y, z)",
-            f"d({x}, {z}) = {distances[i, k]!s} with d({x}, {y}) = {distances[i, j]!s} and d({y}, {z}) = {distances[j, k]!s}",
+            f"d({x}, {z}) = {distances[i, k]!s} with d({x}, {y}) = {distances[i, j]!s} and "
+            f"d({y}, {z}) = {distances[j, k]!s}",
         )
 
 
 def _check_call(metric: Metric, points: list[Any], distances: Any, tolerance: float) -> None:
-    """The call on two points and pairwise agree along the first row and on the diagonal's neighbours."""
+    """Check that the call on two points agrees with pairwise (first row, first off-diagonal)."""
     last = len(points) - 1
     for i, j in {(0, j) for j in range(last + 1)} | {(i, i + 1) for i in range(last)}:
         called = metric(points[i], points[j])
         if not abs(called - distances[i, j]) <= tolerance * max(abs(called), abs(distances[i, j])):
             raise ConditionError(
-                METRIC, "pairwise to agree with the call on two points",
-                f"{called!r} and {distances[i, j]!s} for {format_value(points[i])} and {format_value(points[j])}",
-            )  # fmt: skip
+                METRIC,
+                "pairwise to agree with the call on two points",
+                f"{called!r} and {distances[i, j]!s} for {format_value(points[i])} and "
+                f"{format_value(points[j])}",
+            )
 
 
 def check_randomizer(
@@ -94,29 +114,35 @@ def check_randomizer(
     randomness: Randomness | None = None,
     seed: int | str | None = None,
 ) -> RandomizerReport:
-    """Check a local randomizer against its own law: probabilities, guarantee, pairs, blanket, estimator, JSON, sampler, and an attack.
+    """Check a local randomizer against its own law, sampler and claims.
 
-    `randomizer` is any subclass of `metricshuffle.randomizers.Randomizer`, small enough for its matrix to be listed:
+    `randomizer` is any subclass of `metricshuffle.randomizers.Randomizer` whose matrix is small
+    enough to be listed. The checks:
 
-    1. every row is a law, the same one whenever it is asked for;
-    2. `distance` is a metric within `diameter`; no two inputs are more distinguishable than `local_epsilon`, `local_delta`,
-       `total_variation` and `local_profile` say;
-    3. `pairs`, `pairs_within` and `blankets` stand for all pairs, for each bound that relies on them: over what all inputs have in
-       common, and over the whole law of what any other person holds; and `blanket` claims no more than what all inputs have in common;
-    4. closed forms that are used for its class (`keeps_law`) say what its rows say;
-    5. `debiasing` has mean `targets`, `totals` adds it up, and what is read back from JSON is the same randomizer;
-    6. `reports` follow the law of every input, at every place, in batches of many sizes and shapes, independently of each other, and depend
-       on nothing but the values and the stream, of which they take as much randomness as they have; their codes are all they say;
-    7. guessing between the worst pair's inputs does not beat `local_epsilon`.
+    1. Every row is a probability law, and the same one each time it is computed.
+    2. `distance` is a metric within `diameter`. No two inputs are more distinguishable than
+       `local_epsilon`, `local_delta`, `total_variation` and `local_profile` say.
+    3. `pairs`, `pairs_within` and `blankets` represent all pairs, for each bound that relies on
+       them: bounds by the part that all laws have in common, and bounds by the whole law of
+       another person's input. `blanket` claims no more than what all laws have in common.
+    4. Closed forms that are used for its class (`keeps_law`) agree with its rows.
+    5. `debiasing` has mean `targets`, `totals` adds it up, and reading the randomizer back from
+       JSON gives the same one.
+    6. `reports` follow the law of every input, at every position, in batches of many sizes and
+       shapes, independently of each other. They depend only on the values and the stream, consume
+       enough randomness, and say nothing beyond their codes.
+    7. Guessing between the inputs of the worst pair does not beat `local_epsilon`.
 
-    All pairs of up to 100 inputs are looked at; of more, `most_pairs` and as many of the randomizer's own. Reports are
-    drawn of every input (of up to 4,096): `draws` each, or 20,000 each and three million in all. What deviates by less than about six
-    standard deviations is not seen, so that an honest randomizer fails one run in a million at most: thirteen families of tests share
-    1e-6, by inequalities that hold for any number of draws.
+    With up to 100 inputs, all pairs are checked; with more, `most_pairs` evenly spread pairs and up
+    to as many of the randomizer's `pairs`. Reports are drawn for every input (up to 4,096): `draws`
+    each, or 20,000 each and three million in all. A deviation below about six standard deviations
+    is not detected, so an honest randomizer fails at most one run in a million: thirteen families
+    of tests share 1e-6, by inequalities that hold for any number of draws.
 
-    Sizes of batches, places and values are drawn anew in each run. A failure carries the `seed` that draws the same again (one batch comes
-    from the operating system all the same). `randomness` is a stream to draw from instead. The returned report says what was
-    looked at, how small a leak would have been seen, and what it cannot see: print it.
+    Batch sizes, positions and values are drawn anew in each run. A failure names the `seed` that
+    repeats them (except for one batch drawn from the operating system). Instead of a seed,
+    `randomness` can be a stream to draw from. The returned report says what was checked, how small
+    a leak would have been detected, and what the checks cannot detect: print it.
     """
     from metricshuffle.randomizers._sampler_evidence import UnmarkedRandomness
 
@@ -132,7 +158,13 @@ def check_randomizer(
         raise
 
 
-def _run_checks(randomizer: Randomizer, draws: int | None, most_pairs: int, stream: Randomness, seed: int | str | None) -> RandomizerReport:
+def _run_checks(
+    randomizer: Randomizer,
+    draws: int | None,
+    most_pairs: int,
+    stream: Randomness,
+    seed: int | str | None,
+) -> RandomizerReport:
     from metricshuffle.amplification import _closed_form_checks as closed_forms
     from metricshuffle.randomizers import _batch_checks as batching
     from metricshuffle.randomizers import _checks as checks
@@ -143,7 +175,8 @@ def _run_checks(randomizer: Randomizer, draws: int | None, most_pairs: int, stre
 
     rows = checks.validate_rows(randomizer)
     pairs = checks.some_pairs(randomizer, rows, most_pairs)
-    epsilons, distances = checks.true_epsilons(rows, pairs), checks.validate_distances(randomizer, rows, pairs)
+    epsilons = checks.true_epsilons(rows, pairs)
+    distances = checks.validate_distances(randomizer, rows, pairs)
     checks.check_guarantee(randomizer, rows, pairs, epsilons)
     whole_laws = coverage.check_pairs(randomizer, rows, pairs, epsilons, distances, stream)
     checks.check_profile(randomizer, rows, pairs, epsilons, distances)

@@ -1,4 +1,4 @@
-"""What counted outcomes show: Clopper-Pearson limits against exact arithmetic, and how often the bound on epsilon is wrong."""
+"""Clopper-Pearson limits against exact arithmetic, and the error rate of the epsilon bound."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import beta
+from tests.tables import check_all
 
 from metricshuffle.auditing.confidence_bound import (
     MAX_TRIALS,
@@ -22,7 +23,8 @@ from metricshuffle.auditing.confidence_bound import (
 from metricshuffle.errors import InputError
 
 GOLDEN = {
-    # hits, trials: lower and upper limit at 2.5 % each, from the quantiles of the beta law to 30 digits (mpmath)
+    # hits, trials: lower and upper limit at 2.5 % each, from the quantiles of the beta law to 30
+    # digits (mpmath)
     (0, 10): (0.0, 0.308497107818760832),
     (10, 10): (0.691502892181239168, 1.0),
     (5, 10): (0.187086028447398532, 0.812913971552601468),
@@ -33,20 +35,34 @@ GOLDEN = {
 }
 
 
-@pytest.mark.parametrize("seen", GOLDEN)
+@check_all("seen", GOLDEN)
 def test_golden_values(seen: tuple[int, int]) -> None:
     low, high = GOLDEN[seen]
     assert probability_lower_limit(EventCount(*seen), 0.025) == pytest.approx(low, rel=4e-9)
     assert probability_upper_limit(EventCount(*seen), 0.025) == pytest.approx(high, rel=4e-9)
 
 
-@pytest.mark.parametrize(
-    ("hits", "trials"), [(1, 7), (3, 7), (6, 7), (40, 90), (1, 10**6), (999, 10**6), (10**6 - 1, 10**6), (5 * 10**8, 10**9)]
+@check_all(
+    ("hits", "trials"),
+    [
+        (1, 7),
+        (3, 7),
+        (6, 7),
+        (40, 90),
+        (1, 10**6),
+        (999, 10**6),
+        (10**6 - 1, 10**6),
+        (5 * 10**8, 10**9),
+    ],
 )
-@pytest.mark.parametrize("miss", [0.5, 0.025, 1e-3, 1e-12])
-def test_limits_lie_on_the_safe_side_of_scipys_quantiles_and_near_them(hits: int, trials: int, miss: float) -> None:
-    low, high = probability_lower_limit(EventCount(hits, trials), miss), probability_upper_limit(EventCount(hits, trials), miss)
-    below, above = float(beta.ppf(miss, hits, trials - hits + 1)), float(beta.isf(miss, hits + 1, trials - hits))
+@check_all("miss", [0.5, 0.025, 1e-3, 1e-12])
+def test_limits_lie_on_the_safe_side_of_scipys_quantiles_and_near_them(
+    hits: int, trials: int, miss: float
+) -> None:
+    low = probability_lower_limit(EventCount(hits, trials), miss)
+    high = probability_upper_limit(EventCount(hits, trials), miss)
+    below = float(beta.ppf(miss, hits, trials - hits + 1))
+    above = float(beta.isf(miss, hits + 1, trials - hits))
     assert low < below * (1.0 + 1e-14)
     assert high > above * (1.0 - 1e-14)
     assert low == pytest.approx(below, rel=1e-7)
@@ -56,13 +72,19 @@ def test_limits_lie_on_the_safe_side_of_scipys_quantiles_and_near_them(hits: int
 
 @pytest.mark.parametrize(("hits", "trials"), [(1, 12), (7, 12), (11, 12), (200, 300)])
 def test_tails_at_the_limits_in_exact_arithmetic(hits: int, trials: int) -> None:
-    """P(Bin(n, L) >= k) and P(Bin(n, U) <= k) are below what may be missed, in fractions, and nearly all of it."""
+    """P(Bin(n, L) >= k) and P(Bin(n, U) <= k) are slightly below `miss`, in fractions."""
     miss = Fraction(1, 40)
 
     def tail(chance: Fraction, outcomes: range) -> Fraction:
-        return sum((math.comb(trials, k) * chance**k * (1 - chance) ** (trials - k) for k in outcomes), Fraction(0))
+        return sum(
+            (math.comb(trials, k) * chance**k * (1 - chance) ** (trials - k) for k in outcomes),
+            Fraction(0),
+        )
 
-    low, high = (Fraction(limit(EventCount(hits, trials), float(miss))) for limit in (probability_lower_limit, probability_upper_limit))
+    low, high = (
+        Fraction(limit(EventCount(hits, trials), float(miss)))
+        for limit in (probability_lower_limit, probability_upper_limit)
+    )
     for reached in (tail(low, range(hits, trials + 1)), tail(high, range(hits + 1))):
         assert miss * (1 - Fraction(1, 10**6)) < reached < miss
 
@@ -87,39 +109,62 @@ def binomial(trials: int, chance: float, hits: int) -> float:
     return math.comb(trials, hits) * chance**hits * (1.0 - chance) ** (trials - hits)
 
 
-@pytest.mark.parametrize("chance", [0.001, 0.05, 0.3, 0.5, 0.77, 0.99])
+@check_all("chance", [0.001, 0.05, 0.3, 0.5, 0.77, 0.99])
 def test_limits_are_wrong_no_more_often_than_they_may(chance: float) -> None:
     """Over all outcomes of 25 trials, whatever the chance of a hit."""
-    trials, miss = 25, 0.05
-    above = sum(binomial(trials, chance, k) for k in range(trials + 1) if probability_lower_limit(EventCount(k, trials), miss) > chance)
-    below = sum(binomial(trials, chance, k) for k in range(trials + 1) if probability_upper_limit(EventCount(k, trials), miss) < chance)
+    trials = 25
+    miss = 0.05
+    above = sum(
+        binomial(trials, chance, k)
+        for k in range(trials + 1)
+        if probability_lower_limit(EventCount(k, trials), miss) > chance
+    )
+    below = sum(
+        binomial(trials, chance, k)
+        for k in range(trials + 1)
+        if probability_upper_limit(EventCount(k, trials), miss) < chance
+    )
     assert max(above, below) <= miss
 
 
 @pytest.mark.parametrize(
-    ("epsilon", "delta", "chance"), [(0.0, 0.0, 0.3), (0.5, 0.0, 0.1), (1.0, 0.0, 0.25), (1.0, 0.1, 0.2), (0.2, 0.3, 0.5)]
+    ("epsilon", "delta", "chance"),
+    [(0.0, 0.0, 0.3), (0.5, 0.0, 0.1), (1.0, 0.0, 0.25), (1.0, 0.1, 0.2), (0.2, 0.3, 0.5)],
 )
-def test_an_epsilon_is_shown_that_is_not_there_no_more_often_than_it_may(epsilon: float, delta: float, chance: float) -> None:
-    """Over all outcomes of 14 trials on each input, the event being as likely as the promise allows."""
-    trials, miss, likelier = 14, 0.3, min(1.0, math.exp(epsilon) * chance + delta)
+def test_an_epsilon_is_shown_that_is_not_there_no_more_often_than_it_may(
+    epsilon: float, delta: float, chance: float
+) -> None:
+    """All outcomes of 14 trials per input, with the most likely event that is allowed."""
+    trials = 14
+    miss = 0.3
+    likelier = min(1.0, math.exp(epsilon) * chance + delta)
     wrong = sum(
         binomial(trials, likelier, first) * binomial(trials, chance, second)
         for first, second in itertools.product(range(trials + 1), repeat=2)
-        if epsilon_confidence_bound(EventCount(first, trials), EventCount(second, trials), delta, miss) > epsilon
+        if epsilon_confidence_bound(
+            EventCount(first, trials), EventCount(second, trials), delta, miss
+        )
+        > epsilon
     )
     assert wrong <= miss
 
 
 def test_epsilon_is_the_logarithm_of_the_limits() -> None:
-    first, second = EventCount(70, 100), EventCount(10, 100)
-    low, high = probability_lower_limit(first, 0.025), probability_upper_limit(second, 0.025)
-    assert epsilon_confidence_bound(first, second, 0.0, 0.05) == pytest.approx(math.log(low / high), rel=1e-12)
-    assert epsilon_confidence_bound(first, second, 0.1, 0.05) == pytest.approx(math.log((low - 0.1) / high), rel=1e-12)
+    first = EventCount(70, 100)
+    second = EventCount(10, 100)
+    low = probability_lower_limit(first, 0.025)
+    high = probability_upper_limit(second, 0.025)
+    assert epsilon_confidence_bound(first, second, 0.0, 0.05) == pytest.approx(
+        math.log(low / high), rel=1e-12
+    )
+    assert epsilon_confidence_bound(first, second, 0.1, 0.05) == pytest.approx(
+        math.log((low - 0.1) / high), rel=1e-12
+    )
     assert epsilon_confidence_bound(first, second, 0.1, 0.05) < math.log((low - 0.1) / high)
 
 
 def test_what_shows_nothing() -> None:
-    """No hits, all hits, the wrong way round, or a delta that covers everything: an epsilon of 0 and not less."""
+    """No hits, all hits, exchanged inputs, or a covering delta: epsilon 0 and not less."""
     for first, second, delta in (
         (EventCount(0, 50), EventCount(0, 50), 0.0),
         (EventCount(50, 50), EventCount(50, 50), 0.0),
@@ -127,28 +172,49 @@ def test_what_shows_nothing() -> None:
         (EventCount(50, 50), EventCount(0, 50), 0.95),
     ):
         assert epsilon_confidence_bound(first, second, delta, 0.05) == 0.0
-    assert epsilon_confidence_bound(EventCount(50, 50), EventCount(0, 50), 0.0, 0.05) == pytest.approx(
-        math.log(0.025**0.02 / (1.0 - 0.025**0.02)), rel=1e-8
-    )
+    assert epsilon_confidence_bound(
+        EventCount(50, 50), EventCount(0, 50), 0.0, 0.05
+    ) == pytest.approx(math.log(0.025**0.02 / (1.0 - 0.025**0.02)), rel=1e-8)
 
 
 @given(st.integers(1, 400), st.data())
 def test_more_hits_show_more(trials: int, data: st.DataObject) -> None:
-    hits, other = data.draw(st.integers(0, trials - 1)), data.draw(st.integers(0, trials - 1))
-    shown = epsilon_confidence_bound(EventCount(hits, trials), EventCount(other, trials), 1e-3, 0.05)
-    assert epsilon_confidence_bound(EventCount(hits + 1, trials), EventCount(other, trials), 1e-3, 0.05) >= shown
-    assert epsilon_confidence_bound(EventCount(hits, trials), EventCount(other + 1, trials), 1e-3, 0.05) <= shown
-    assert epsilon_confidence_bound(EventCount(hits, trials), EventCount(other, trials), 1e-3, 0.01) <= shown
-    assert epsilon_confidence_bound(EventCount(hits, trials), EventCount(other, trials), 1e-2, 0.05) <= shown
+    hits = data.draw(st.integers(0, trials - 1))
+    other = data.draw(st.integers(0, trials - 1))
+    shown = epsilon_confidence_bound(
+        EventCount(hits, trials), EventCount(other, trials), 1e-3, 0.05
+    )
+    assert (
+        epsilon_confidence_bound(
+            EventCount(hits + 1, trials), EventCount(other, trials), 1e-3, 0.05
+        )
+        >= shown
+    )
+    assert (
+        epsilon_confidence_bound(
+            EventCount(hits, trials), EventCount(other + 1, trials), 1e-3, 0.05
+        )
+        <= shown
+    )
+    assert (
+        epsilon_confidence_bound(EventCount(hits, trials), EventCount(other, trials), 1e-3, 0.01)
+        <= shown
+    )
+    assert (
+        epsilon_confidence_bound(EventCount(hits, trials), EventCount(other, trials), 1e-2, 0.05)
+        <= shown
+    )
 
 
-@pytest.mark.parametrize("seen", [(-1, 3), (4, 3), (0, 0), (1.0, 3), (True, 3), (1, MAX_TRIALS + 1), (math.nan, 3)])
+@check_all(
+    "seen", [(-1, 3), (4, 3), (0, 0), (1.0, 3), (True, 3), (1, MAX_TRIALS + 1), (math.nan, 3)]
+)
 def test_counts_that_are_none(seen: tuple[int, int]) -> None:
     with pytest.raises(InputError, match="an event happens 0 to n times"):
         EventCount(*seen)
 
 
-@pytest.mark.parametrize("miss", [0.0, 1.0, -0.1, math.nan, 1e-300, True, "0.05"])
+@check_all("miss", [0.0, 1.0, -0.1, math.nan, 1e-300, True, "0.05"])
 def test_a_chance_of_being_wrong_that_is_none(miss: float) -> None:
     with pytest.raises(InputError, match="the chance of being wrong"):
         epsilon_confidence_bound(EventCount(1, 2), EventCount(1, 2), 0.0, miss)

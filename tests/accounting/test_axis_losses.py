@@ -1,4 +1,4 @@
-"""Two coordinates from the curves of one: against double sums over both, for noise of every kind and for randomized bits."""
+"""Two coordinates from the curves of one, against double sums, for noise and random bits."""
 
 from __future__ import annotations
 
@@ -13,7 +13,13 @@ from tests.oracles import sgdl
 from metricshuffle.accounting.sums.additive_noise import AdditiveNoise, shift_curve, shift_delta
 from metricshuffle.accounting.sums.axis_losses import AxisLosses
 from metricshuffle.accounting.sums.flipped_bit_count import RandomizedResponseProfile
-from metricshuffle.accounting.sums.planar_noise import PerAxisProfile, PlanarNoise, displacements, outermost, planar_shift_delta
+from metricshuffle.accounting.sums.planar_noise import (
+    PerAxisProfile,
+    PlanarNoise,
+    displacements,
+    outermost,
+    planar_shift_delta,
+)
 from metricshuffle.noise.bounded_sum import tabulated_sum
 from metricshuffle.noise.polya import Polya
 from metricshuffle.numerics.types import Floats
@@ -38,12 +44,21 @@ def bits_law(ones: int, zeros: int, flip: float) -> Floats:
     return law
 
 
-@pytest.mark.parametrize(("shape", "rate", "radius"), [(1.0, 1.2, 34), (3.5, 2.0, 26), (40.0, 3.0, 30), (0.5, 1.0, 40)])
+@pytest.mark.parametrize(
+    ("shape", "rate", "radius"), [(1.0, 1.2, 34), (3.5, 2.0, 26), (40.0, 3.0, 30), (0.5, 1.0, 40)]
+)
 def test_exact_noise_against_the_double_sum(shape: float, rate: float, radius: int) -> None:
-    law, axis = sgdl.masses(shape, rate, radius), AdditiveNoise(Polya(Fraction(shape), rate))
+    law = sgdl.masses(shape, rate, radius)
+    axis = AdditiveNoise(Polya(Fraction(shape), rate))
     losses = AxisLosses.of(axis, 3, axis.pure(3) * 2.0, 1e-9)
     assert losses.delta(0.0, 0, 0) <= 1e-12
-    for first, second, fraction in [(1, 0, 0.5), (2, 2, 0.0), (3, 1, 0.3), (2, 3, 0.9), (0, 3, 0.7)]:
+    for first, second, fraction in [
+        (1, 0, 0.5),
+        (2, 2, 0.0),
+        (3, 1, 0.3),
+        (2, 3, 0.9),
+        (0, 3, 0.7),
+    ]:
         epsilon = fraction * (axis.pure(first) + axis.pure(second))
         truth = float(sgdl.planar_delta(law, epsilon, first, second))
         found = losses.delta(epsilon, first, second)
@@ -52,7 +67,11 @@ def test_exact_noise_against_the_double_sum(shape: float, rate: float, radius: i
 
 
 def test_bounded_noise_against_the_double_sum() -> None:
-    for noise, radius, count in [(Polya(Fraction(1), 0.7), 6, 5), (Polya(Fraction(1, 3), 0.5), 9, 3), (Polya(Fraction(1), 0.3), 4, 8)]:
+    for noise, radius, count in [
+        (Polya(Fraction(1), 0.7), 6, 5),
+        (Polya(Fraction(1, 3), 0.5), 9, 3),
+        (Polya(Fraction(1), 0.3), 4, 8),
+    ]:
         axis = AdditiveNoise(tabulated_sum(noise, radius, count))
         one = np.concatenate([axis.noise.masses[:0:-1], axis.noise.masses])  # type: ignore[attr-defined]
         law = one
@@ -83,10 +102,15 @@ def test_randomized_bits_against_every_pair_of_data_sets(bits: int, flip: float)
         epsilon = fraction * (axis.pure(first) + axis.pure(second))
         found = losses.delta(epsilon, first, second)
         worst = 0.0
-        for one, other, up, along in itertools.product(counts, counts, (False, True), (False, True)):
+        for one, other, up, along in itertools.product(
+            counts, counts, (False, True), (False, True)
+        ):
             x = [bits_law(one + move, bits - one - move, flip) for move in (0, first)]
             y = [bits_law(other + move, bits - other - move, flip) for move in (0, second)]
-            worst = max(worst, hockey_stick(np.outer(x[up], y[along]), np.outer(x[not up], y[not along]), epsilon))
+            worst = max(
+                worst,
+                hockey_stick(np.outer(x[up], y[along]), np.outer(x[not up], y[not along]), epsilon),
+            )
         assert worst <= found * (1 + 1e-9)
         # (the worst data set of one epsilon is not that of another, and all of them are composed)
         assert found <= 1.4 * worst + 1e-3
@@ -94,7 +118,8 @@ def test_randomized_bits_against_every_pair_of_data_sets(bits: int, flip: float)
 
 def test_curves_without_log_concavity_are_sums_of_positive_parts() -> None:
     axis = AdditiveNoise(tabulated_sum(Polya(Fraction(1, 4), 0.4), 12, 4))
-    law, epsilons = axis.law_for(1e-12, 8), np.array([0.0, 0.1, 1.0, 3.0, 20.0, 600.0, 800.0])
+    law = axis.law_for(1e-12, 8)
+    epsilons = np.array([0.0, 0.1, 1.0, 3.0, 20.0, 600.0, 800.0])
     for steps in (1, 3, 8):
         single = np.array([shift_delta(law, float(epsilon), steps) for epsilon in epsilons])
         found = shift_curve(law, epsilons, steps)
@@ -102,24 +127,33 @@ def test_curves_without_log_concavity_are_sums_of_positive_parts() -> None:
         assert found == pytest.approx(single, rel=1e-9, abs=1e-14)
 
 
-@pytest.mark.parametrize("axis", [AdditiveNoise(Polya(Fraction(200), 1.0)), AdditiveNoise(Polya(Fraction(4), 0.3))])
+@pytest.mark.parametrize(
+    "axis", [AdditiveNoise(Polya(Fraction(200), 1.0)), AdditiveNoise(Polya(Fraction(4), 0.3))]
+)
 def test_blocks_of_displacements_decide_as_all_of_them_do(axis: PrivacyProfile) -> None:
     assert isinstance(axis, AdditiveNoise)
     radius = 21.0
     law = axis.law_for(1e-6, radius)
     for epsilon in (0.5, 1.5, 4.0):
-        worst = max(planar_shift_delta(law, epsilon * math.hypot(i, j) / radius, i, j) for i, j in displacements(radius))
+        worst = max(
+            planar_shift_delta(law, epsilon * math.hypot(i, j) / radius, i, j)
+            for i, j in displacements(radius)
+        )
         if worst > 1e-12:
             assert PlanarNoise(axis).covers(epsilon, worst * (1 + 1e-6), radius)
             assert not PlanarNoise(axis).covers(epsilon, worst * (1 - 1e-6), radius)
 
 
 def test_joint_accounting_reaches_two_hundred_cells() -> None:
-    """Noise that one axis at a time would refuse, by much; and every tenth displacement of a ring looked at alone."""
-    axis, target = AdditiveNoise(Polya(Fraction(1000), 0.0528)), (1.0, 1e-6, 200.0)
+    """Noise that per-axis accounting rejects by far; every tenth displacement of a ring alone."""
+    axis = AdditiveNoise(Polya(Fraction(1000), 0.0528))
+    target = (1.0, 1e-6, 200.0)
     assert PlanarNoise(axis).covers(*target)
     assert not PerAxisProfile(axis).covers(*target)
     law = axis.law_for(1e-6, 200.0)
     ring = [(i, j) for i, j in displacements(200.0) if i * i + j * j > 198.5**2][::10]
-    assert all(planar_shift_delta(law, math.hypot(i, j) / 200.0, i, j) <= 1e-6 for i, j in [*ring, *outermost(200.0)[::6], (1, 0), (1, 1)])
+    assert all(
+        planar_shift_delta(law, math.hypot(i, j) / 200.0, i, j) <= 1e-6
+        for i, j in [*ring, *outermost(200.0)[::6], (1, 0), (1, 1)]
+    )
     assert not PlanarNoise(AdditiveNoise(Polya(Fraction(1000), 0.0536))).covers(*target)

@@ -1,4 +1,4 @@
-"""epsilon of the blanket engine: golden values, the cases where a NaN once meant "private", and the profile."""
+"""Blanket epsilon: golden values, cases where a NaN once meant "private", and the profile."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.tables import check_all
 
 from metricshuffle.accounting.shuffling import _blanket_kernels as kernels
 from metricshuffle.accounting.shuffling import _contour_kernels as contours
@@ -35,10 +36,12 @@ def metric(distance: float, reach: float, reach_other: float) -> BlanketLaw:
 
 def k_ary(k: int, epsilon: float, others: Sequence[int] | None = None) -> BlanketLaw:
     p = math.exp(epsilon)
-    return BlanketLaw.from_rows((np.ones((k, k)) + np.eye(k) * (p - 1.0)) / (p + k - 1.0), 0, 1, others)
+    return BlanketLaw.from_rows(
+        (np.ones((k, k)) + np.eye(k) * (p - 1.0)) / (p + k - 1.0), 0, 1, others
+    )
 
 
-@pytest.mark.parametrize(
+@check_all(
     ("distance", "reach", "reach_other", "users", "delta", "golden"),
     [
         (1.0, 1.0, 1.0, 100, 1e-4, 0.36111134465),
@@ -48,9 +51,12 @@ def k_ary(k: int, epsilon: float, others: Sequence[int] | None = None) -> Blanke
         (0.1, 1.0, 1.0, 10_000, 1e-6, 0.00459842028599),
     ],
 )
-def test_golden_epsilons(distance: float, reach: float, reach_other: float, users: int, delta: float, golden: float) -> None:
+def test_golden_epsilons(
+    distance: float, reach: float, reach_other: float, users: int, delta: float, golden: float
+) -> None:
     law = metric(distance, reach, reach_other)
-    upper, lower = epsilon_upper(law, users, delta), epsilon_lower(law, users, delta)
+    upper = epsilon_upper(law, users, delta)
+    lower = epsilon_lower(law, users, delta)
     assert golden * (1.0 - 5e-12) <= upper <= golden * (1.0 + 1e-7)
     assert golden * (1.0 - 1e-7) <= lower <= golden * (1.0 + 5e-12)
 
@@ -73,12 +79,13 @@ def test_a_nan_once_meant_private() -> None:
     assert epsilon_lower(k_ary(4, 8.0, [2]), 10, 1e-6) > 7.9
 
 
-@pytest.mark.parametrize("local", [5.0, 12.0, 40.0, 300.0])
-@pytest.mark.parametrize("users", [1, 2, 10, 10**4, 10**9])
+@check_all("local", [5.0, 12.0, 40.0, 300.0])
+@check_all("users", [1, 2, 10, 10**4, 10**9])
 def test_strong_local_parameters_never_look_private(local: float, users: int) -> None:
     law = metric(local, local, local)
     for delta in (1e-3, 1e-9):
-        upper, lower = epsilon_upper(law, users, delta), epsilon_lower(law, users, delta)
+        upper = epsilon_upper(law, users, delta)
+        lower = epsilon_lower(law, users, delta)
         assert lower <= upper <= local * (1.0 + 1e-12)
         assert delta_upper(law, users, upper) <= delta
         assert lower > 0.0 or delta_upper(law, users, 0.0) <= delta
@@ -90,23 +97,26 @@ def test_strong_local_parameters_never_look_private(local: float, users: int) ->
 @pytest.mark.parametrize("delta", [1e-2, 1e-6, 1e-12])
 def test_the_bracket_is_one_part_in_ten_million(users: int, delta: float) -> None:
     law = k_ary(5, 1.0)
-    upper, lower = epsilon_upper(law, users, delta), epsilon_lower(law, users, delta)
+    upper = epsilon_upper(law, users, delta)
+    lower = epsilon_lower(law, users, delta)
     assert lower <= upper <= lower * (1.0 + 1e-7) + 1e-12
     assert delta_upper(law, users, upper) <= delta
 
 
-@pytest.mark.parametrize("users", [10**6, 10**9, 10**12])
+@check_all("users", [10**6, 10**9, 10**12])
 def test_upper_meets_the_data_set_of_a_third_value(users: int) -> None:
     """10-RR: what the bound says and what a single data set certainly gives away agree."""
     delta = 0.01 / users
-    upper, lower = epsilon_upper(k_ary(10, 1.0), users, delta), epsilon_lower(k_ary(10, 1.0, [2]), users, delta)
+    upper = epsilon_upper(k_ary(10, 1.0), users, delta)
+    lower = epsilon_lower(k_ary(10, 1.0, [2]), users, delta)
     assert lower <= upper <= lower * 1.00001
 
 
 def test_tiny_deltas_and_very_many_users_stay_finite() -> None:
     for users in (10**6, 10**9, 10**12):
         law = metric(1.0, 3.0, 2.0)
-        upper, lower = epsilon_upper(law, users, 1e-30), epsilon_lower(law, users, 1e-30)
+        upper = epsilon_upper(law, users, 1e-30)
+        lower = epsilon_lower(law, users, 1e-30)
         assert 0.0 < lower <= upper <= lower * (1.0 + 1e-6) < 1.0
 
 
@@ -127,15 +137,19 @@ def test_the_ends_of_the_range() -> None:
 
 def test_unbounded_ratios_still_have_an_epsilon() -> None:
     law = BlanketLaw.clone_pair(math.inf, 0.1, 0.1)
-    upper, lower = epsilon_upper(law, 1000, 1e-3), epsilon_lower(law, 1000, 1e-3)
+    upper = epsilon_upper(law, 1000, 1e-3)
+    lower = epsilon_lower(law, 1000, 1e-3)
     assert 0.3 < lower <= upper < 0.304
     assert epsilon_upper(law, 10, 1e-3) == math.inf  # nobody sends a clone with probability 0.13
     assert delta_upper(law, 1000, 1e6) <= delta_upper(law, 1000, 600.0)
 
 
 @pytest.mark.parametrize("broken", [(math.nan, math.nan, 1), (0.0, math.inf, 1)])
-def test_an_injected_nan_gives_what_is_true_without_a_shuffler(monkeypatch: pytest.MonkeyPatch, broken: tuple[float, float, int]) -> None:
-    law, delta = metric(1.0, 1.0, 1.0), 1e-6
+def test_an_injected_nan_gives_what_is_true_without_a_shuffler(
+    monkeypatch: pytest.MonkeyPatch, broken: tuple[float, float, int]
+) -> None:
+    law = metric(1.0, 1.0, 1.0)
+    delta = 1e-6
     monkeypatch.setattr(contours, "contour", lambda *arguments: broken)
     monkeypatch.setattr(kernels, "enumeration", lambda *arguments: broken[:2])
     local = math.log(math.e - delta * (math.e + 1.0))  # (e - e^epsilon)/(e + 1) = delta
@@ -147,14 +161,20 @@ def test_two_directions_are_needed_unless_the_law_is_symmetric() -> None:
     law = BlanketLaw.clone_pair(math.log(5.0), 0.05, 0.12)
     one, other = (epsilon_upper(way, 50, 1e-3, directions="forward") for way in (law, law.reversed))
     assert one != pytest.approx(other, rel=1e-3)
-    assert epsilon_upper(law, 50, 1e-3) == epsilon_upper(law.reversed, 50, 1e-3) == pytest.approx(max(one, other), rel=1e-7)
+    assert (
+        epsilon_upper(law, 50, 1e-3)
+        == epsilon_upper(law.reversed, 50, 1e-3)
+        == pytest.approx(max(one, other), rel=1e-7)
+    )
 
 
 def test_a_further_evaluator_wins_where_it_is_tighter_and_says_so() -> None:
     law = metric(1.0, 1.0, 1.0)
 
     def oracle(law: Law, users: int, epsilon: float) -> DeltaBracket | None:
-        return DeltaBracket(0.000441095236002, 0.000441095236004, "window") if epsilon == 0.3 else None
+        return (
+            DeltaBracket(0.000441095236002, 0.000441095236004, "window") if epsilon == 0.3 else None
+        )
 
     assert delta_bracket(law, 100, 0.3, evaluators=[oracle]).evaluator == "window"
     assert delta_bracket(law, 100, 0.2, evaluators=[oracle]).evaluator == "enumeration"
@@ -177,15 +197,21 @@ def test_a_further_evaluator_wins_where_it_is_tighter_and_says_so() -> None:
     st.sampled_from([1e-3, 1e-6, 1e-10]),
     st.integers(2, 9),
 )
-def test_epsilon_moves_the_right_way(distance: float, beyond: float, beyond_other: float, users: int, delta: float, factor: int) -> None:
+def test_epsilon_moves_the_right_way(
+    distance: float, beyond: float, beyond_other: float, users: int, delta: float, factor: int
+) -> None:
     law = metric(distance, distance + beyond, distance + beyond_other)
-    here, below = (function(law, users, delta, relative=1e-5) for function in (epsilon_upper, epsilon_lower))
+    here, below = (
+        function(law, users, delta, relative=1e-5) for function in (epsilon_upper, epsilon_lower)
+    )
     assert 0.0 <= below <= here <= distance * (1.0 + 1e-14)
     assert epsilon_lower(law, users * factor, delta, relative=1e-5) <= here
     assert epsilon_lower(law, users, delta * factor, relative=1e-5) <= here
     farther = metric(distance * 1.1, distance * 1.1 + beyond, distance * 1.1 + beyond_other)
     assert below <= epsilon_upper(farther, users, delta, relative=1e-5)
-    assert epsilon_upper(law.reversed, users, delta, relative=1e-5) == pytest.approx(here, rel=1e-5, abs=1e-12)
+    assert epsilon_upper(law.reversed, users, delta, relative=1e-5) == pytest.approx(
+        here, rel=1e-5, abs=1e-12
+    )
 
 
 def test_the_profile_takes_the_worst_law() -> None:
@@ -205,9 +231,9 @@ def test_the_profile_takes_the_worst_law() -> None:
         BlanketProfile(laws, 0)
 
 
-@pytest.mark.parametrize("root", [1e-8, 0.3, 0.999999, 40.0])
+@check_all("root", [1e-8, 0.3, 0.999999, 40.0])
 def test_the_search_needs_no_monotone_function_to_be_right(root: float) -> None:
-    """A jagged function: whatever is returned did pass, and it is next to something that did not."""
+    """A jagged function: the returned value passed, next to one that did not."""
     seen: dict[float, float] = {}
 
     def jagged(x: float) -> float:
@@ -224,8 +250,10 @@ def test_the_search_needs_no_monotone_function_to_be_right(root: float) -> None:
 
 @pytest.mark.parametrize(("users", "most"), [(10**3, 2.2), (10**4, 2.2), (10**6, 4.0)])
 @pytest.mark.parametrize("find", [epsilon_upper, epsilon_lower])
-def test_search_costs_a_few_close_looks(find: Callable[..., float], users: int, most: float, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Rough looks find the place and one close look confirms it: together a few times the nodes of that one look."""
+def test_search_costs_a_few_close_looks(
+    find: Callable[..., float], users: int, most: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Coarse evaluations locate the value and one precise one confirms it, at similar cost."""
     nodes: list[int] = []
     contour = contours.contour
 

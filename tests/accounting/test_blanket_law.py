@@ -1,4 +1,4 @@
-"""Laws of G: what is read off a channel, the extremal pairs, and continuous laws cut into bins."""
+"""Laws of G: those of a channel, extremal pairs, and continuous laws in bins."""
 
 from __future__ import annotations
 
@@ -7,8 +7,15 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+from tests.tables import check_all
 
-from metricshuffle.accounting.shuffling.blanket_bound import BinnedLaw, BlanketLaw, delta_bracket, epsilon_lower, epsilon_upper
+from metricshuffle.accounting.shuffling.blanket_bound import (
+    BinnedLaw,
+    BlanketLaw,
+    delta_bracket,
+    epsilon_lower,
+    epsilon_upper,
+)
 from metricshuffle.errors import ConditionError, InputError
 
 
@@ -17,16 +24,24 @@ def k_ary(k: int, p: float) -> np.ndarray[tuple[int, int], np.dtype[np.float64]]
 
 
 def laplace(rate: float, bins: int) -> BinnedLaw:
-    """Laplace noise on values in [0, 1], a = 0, b = 1: w is the law of the farther end, atoms where the output leaves [0, 1]."""
+    """Laplace noise on [0, 1], a = 0, b = 1: w is the law of the farther end.
+
+    Atoms are where the output leaves [0, 1].
+    """
     y = np.linspace(0.0, 1.0, 2 * bins + 1)
     left = np.arange(2 * bins) < bins
-    a, b = -0.5 * np.diff(np.exp(-rate * y)), 0.5 * np.diff(np.exp(-rate * (1.0 - y)))
+    a = -0.5 * np.diff(np.exp(-rate * y))
+    b = 0.5 * np.diff(np.exp(-rate * (1.0 - y)))
 
-    def ends(at: np.ndarray[tuple[int], np.dtype[np.float64]]) -> np.ndarray[tuple[int, int], np.dtype[np.float64]]:
-        first, second = np.exp(-rate * at), np.exp(-rate * (1.0 - at))
+    def ends(
+        at: np.ndarray[tuple[int], np.dtype[np.float64]],
+    ) -> np.ndarray[tuple[int, int], np.dtype[np.float64]]:
+        first = np.exp(-rate * at)
+        second = np.exp(-rate * (1.0 - at))
         return np.stack([first, second], axis=1) / np.where(left, second, first)[:, None]
 
-    tail, top = 0.5 * math.exp(-rate), math.exp(rate)
+    tail = 0.5 * math.exp(-rate)
+    top = math.exp(rate)
     return BinnedLaw(
         np.r_[tail, np.where(left, b, a), tail],
         np.r_[0.5, a, tail],
@@ -44,7 +59,9 @@ def test_equal_reports_of_a_channel_are_one_atom() -> None:
     law = BlanketLaw.from_rows(k_ary(10, 3.0), 0, 1)
     assert law.mass.size == 3
     np.testing.assert_allclose(
-        sorted_atoms(law), [(1 / 12, 1 / 12, 3 / 12), (1 / 12, 3 / 12, 1 / 12), (8 / 12, 8 / 12, 8 / 12)], rtol=1e-15
+        sorted_atoms(law),
+        [(1 / 12, 1 / 12, 3 / 12), (1 / 12, 3 / 12, 1 / 12), (8 / 12, 8 / 12, 8 / 12)],
+        rtol=1e-15,
     )
     assert law.pure == pytest.approx(math.log(3.0), rel=1e-14)
     assert law.pure >= math.log(3.0)
@@ -76,7 +93,7 @@ def test_a_blanket_too_thin_for_floats_is_lowered_to_nothing() -> None:
     assert thin.mass.tolist() == [0.0, 0.5]
 
 
-@pytest.mark.parametrize("log_ratio", [0.0, 1e-9, 0.5, 3.0, 40.0, math.inf])
+@check_all("log_ratio", [0.0, 1e-9, 0.5, 3.0, 40.0, math.inf])
 def test_the_clone_pair_is_two_laws(log_ratio: float) -> None:
     law = BlanketLaw.clone_pair(log_ratio, 0.1, 0.2)
     assert math.fsum(law.a) == pytest.approx(1.0, abs=1e-15)
@@ -87,22 +104,31 @@ def test_the_clone_pair_is_two_laws(log_ratio: float) -> None:
 
 
 def test_three_symbols_with_parts_are_randomized_response_and_subset_selection() -> None:
-    p, k = 3.0, 6
+    p = 3.0
+    k = 6
     beta = (p - 1.0) / (p + k - 1.0)
     built = BlanketLaw.three_symbol(math.log(p), beta, p, [((k - 2) / (p + k - 1.0), 1.0)])
-    np.testing.assert_allclose(sorted_atoms(built), sorted_atoms(BlanketLaw.from_rows(k_ary(k, p), 0, 1)), rtol=1e-14)
+    np.testing.assert_allclose(
+        sorted_atoms(built), sorted_atoms(BlanketLaw.from_rows(k_ary(k, p), 0, 1)), rtol=1e-14
+    )
     # subsets of 2 of 4: both of a, b in the report (high), none (low)
     subsets = [(i, j) for i in range(4) for j in range(i)]
-    rows = np.array([[p if x in subset else 1.0 for subset in subsets] for x in range(4)]) / (3.0 * p + 3.0)
+    rows = np.array([[p if x in subset else 1.0 for subset in subsets] for x in range(4)]) / (
+        3.0 * p + 3.0
+    )
     both = [(p / (3.0 * p + 3.0), p), (1.0 / (3.0 * p + 3.0), 1.0)]
     built = BlanketLaw.three_symbol(math.log(p), 2.0 * (p - 1.0) / (3.0 * p + 3.0), p, both)
-    assert math.fsum(built.mass) == pytest.approx(math.fsum(BlanketLaw.from_rows(rows, 0, 1).mass), rel=1e-14)
+    assert math.fsum(built.mass) == pytest.approx(
+        math.fsum(BlanketLaw.from_rows(rows, 0, 1).mass), rel=1e-14
+    )
     for epsilon in (0.0, 0.2, 0.8):
-        ours, read_off = (delta_bracket(law, 30, epsilon) for law in (built, BlanketLaw.from_rows(rows, 0, 1)))
+        ours, read_off = (
+            delta_bracket(law, 30, epsilon) for law in (built, BlanketLaw.from_rows(rows, 0, 1))
+        )
         assert ours.upper == pytest.approx(read_off.upper, rel=1e-10)
 
 
-@pytest.mark.parametrize(
+@check_all(
     ("arguments", "error", "words"),
     [
         (([0.5], [1.0], [0.5, 0.5]), InputError, "one entry per atom"),
@@ -113,7 +139,9 @@ def test_three_symbols_with_parts_are_randomized_response_and_subset_selection()
         (([0.4, 0.4], [0.7, 0.3], [0.3, 0.7], [0.3, -0.4]), InputError, "a - b"),
     ],
 )
-def test_bad_laws_are_refused(arguments: tuple[list[float], ...], error: type[Exception], words: str) -> None:
+def test_bad_laws_are_refused(
+    arguments: tuple[list[float], ...], error: type[Exception], words: str
+) -> None:
     with pytest.raises(error, match=words):
         BlanketLaw(*(np.array(column) for column in arguments))
 
@@ -138,9 +166,13 @@ def test_conditions_of_the_pairs_are_checked() -> None:
 @pytest.mark.parametrize("rate", [0.5, 4.0])
 @pytest.mark.parametrize("users", [3, 40, 1000])
 def test_bins_enclose_the_continuous_law(rate: float, users: int) -> None:
-    coarse, fine = laplace(rate, 6), laplace(rate, 40)
+    coarse = laplace(rate, 6)
+    fine = laplace(rate, 40)
     for epsilon in (0.0, 0.1 * rate, 0.5 * rate):
-        outer, inner = (delta_bracket(law, users, epsilon, directions="forward", relative=1e-4) for law in (coarse, fine))
+        outer, inner = (
+            delta_bracket(law, users, epsilon, directions="forward", relative=1e-4)
+            for law in (coarse, fine)
+        )
         assert outer.lower <= inner.lower * (1.0 + 1e-3)
         assert inner.upper <= outer.upper * (1.0 + 1e-3)
         assert inner.gap < outer.gap or inner.gap < 1e-3
@@ -157,18 +189,27 @@ def test_one_user_with_laplace_noise_has_a_closed_form() -> None:
 def test_strong_laplace_noise_does_not_look_private() -> None:
     """Rate 12, 1e4 users: a NaN once made this 8e-10."""
     law = laplace(12.0, 20)
-    upper, lower = (function(law, 10**4, 1e-6, directions="forward", relative=1e-3) for function in (epsilon_upper, epsilon_lower))
+    upper, lower = (
+        function(law, 10**4, 1e-6, directions="forward", relative=1e-3)
+        for function in (epsilon_upper, epsilon_lower)
+    )
     assert 9.0 < lower <= upper < 10.5
 
 
 def test_two_bins_are_a_finite_law_between_their_roundings() -> None:
-    """Outputs of Laplace noise seen only up to the bin they fall in are a finite channel: it cannot leak more than the bins allow."""
-    rate, users, epsilon = 2.0, 6, 0.4
+    """Laplace outputs rounded to bins are a finite channel that leaks no more than the bins."""
+    rate = 2.0
+    users = 6
+    epsilon = 0.4
     law = laplace(rate, 3)
     seen = BlanketLaw(law.mass, law.a, law.b)
     assert delta_bracket(seen, users, epsilon).lower <= delta_bracket(law, users, epsilon).upper
-    assert delta_bracket(seen, users, epsilon).upper >= delta_bracket(law, users, epsilon).lower * (1.0 - 1e-9)
-    assert epsilon_lower(law, 10**6, 1e-6, directions="forward") < epsilon_upper(law, 10**6, 1e-6, directions="forward")
+    assert delta_bracket(seen, users, epsilon).upper >= delta_bracket(law, users, epsilon).lower * (
+        1.0 - 1e-9
+    )
+    assert epsilon_lower(law, 10**6, 1e-6, directions="forward") < epsilon_upper(
+        law, 10**6, 1e-6, directions="forward"
+    )
 
 
 def test_a_bin_with_a_turning_point_is_refused() -> None:
@@ -182,7 +223,13 @@ def test_a_bin_with_a_turning_point_is_refused() -> None:
     with pytest.raises(InputError, match="not monotone"):
         delta_bracket(law, 10, 0.1)
     with pytest.raises(InputError, match="positive blanket mass"):
-        BinnedLaw(np.array([0.5, 0.0]), np.array([0.5, 0.5]), np.array([0.5, 0.5]), np.ones((2, 2)), np.ones((2, 2)))
+        BinnedLaw(
+            np.array([0.5, 0.0]),
+            np.array([0.5, 0.5]),
+            np.array([0.5, 0.5]),
+            np.ones((2, 2)),
+            np.ones((2, 2)),
+        )
 
 
 def test_exact_laws_survive_a_round_trip_through_rationals() -> None:
@@ -193,7 +240,9 @@ def test_exact_laws_survive_a_round_trip_through_rationals() -> None:
     assert sum(Fraction(x) for x in law.mass) == sum(Fraction(x) for x in rows.min(axis=0))
 
 
-@pytest.mark.parametrize("law", [BlanketLaw.three_symbol(800.0, 0.9, 2.0), BlanketLaw.clone_pair(744.3, 0.1, 0.1)])
+@check_all(
+    "law", [BlanketLaw.three_symbol(800.0, 0.9, 2.0), BlanketLaw.clone_pair(744.3, 0.1, 0.1)]
+)
 def test_ratios_beyond_the_floats_are_raised_not_lowered(law: BlanketLaw) -> None:
     """With e^-800 rounded up to e^-700 delta would be 0 from epsilon = 700 on."""
     assert law.pure > 744.0

@@ -1,4 +1,4 @@
-"""The least noise that certainly keeps a target."""
+"""Calibration of the least noise that certainly meets a target."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from fractions import Fraction
 
 import pytest
 from tests.oracles.law_moments import mean_absolute
+from tests.tables import check_all
 
 from metricshuffle.accounting.composition.composed_profile import compose_rounds
 from metricshuffle.accounting.shuffling.geometric_blanket import ShuffledGeometric
@@ -23,7 +24,7 @@ def sum_of(shape: int, rate: float) -> AdditiveNoise:
     return AdditiveNoise(Polya(Fraction(shape), rate))
 
 
-@pytest.mark.parametrize(
+@check_all(
     ("shape", "promise", "printed"),
     [
         (100, Target(1.0, 1e-6, 10), 0.3531778544),  # printed down: towards more noise
@@ -35,14 +36,22 @@ def sum_of(shape: int, rate: float) -> AdditiveNoise:
         (1000, Target(10.0, 1e-6, 100), 0.8136),
     ],
 )
-def test_calibrated_rates_pass_at_every_distance_and_a_thousandth_more_fails(shape: int, promise: Target, printed: float) -> None:
+def test_calibrated_rates_pass_at_every_distance_and_a_thousandth_more_fails(
+    shape: int, promise: Target, printed: float
+) -> None:
     rate = largest_rate(lambda rate: sum_of(shape, rate), promise)
     digits = len(str(printed)) - str(printed).index(".") - 1
     assert math.floor(rate * 10**digits) / 10**digits == printed
     profile = sum_of(shape, rate)
-    assert all(profile.delta(promise.slope * d, d) <= promise.delta for d in range(1, int(promise.distance) + 1))
+    assert all(
+        profile.delta(promise.slope * d, d) <= promise.delta
+        for d in range(1, int(promise.distance) + 1)
+    )
     worse = sum_of(shape, 1.001 * rate)
-    assert max(worse.delta(promise.slope * d, d) for d in range(1, int(promise.distance) + 1)) > promise.delta
+    assert (
+        max(worse.delta(promise.slope * d, d) for d in range(1, int(promise.distance) + 1))
+        > promise.delta
+    )
     assert not promise.kept_by(worse)
 
 
@@ -56,9 +65,12 @@ FAMILY = {
 }
 
 
-@pytest.mark.parametrize("shape", FAMILY)
+@check_all("shape", FAMILY)
 def test_the_family_between_one_share_and_one_geometric_each(shape: int) -> None:
-    """n = 1000, epsilon 10 at distance 100, delta 1e-6: utility if the shuffler is honest against privacy if it is not."""
+    """Utility with an honest shuffler against privacy without.
+
+    n = 1000, epsilon 10 at distance 100, delta 1e-6.
+    """
     rate, error, local, far = FAMILY[shape]
     assert mean_absolute(Polya(Fraction(shape), rate).law(-60.0)) == pytest.approx(error, rel=6e-4)
     share = Polya(Fraction(shape, 1000), rate)
@@ -120,9 +132,16 @@ def test_what_cannot_be_certified_is_not_kept() -> None:
 
 
 def test_rounds_lie_between_one_round_and_the_sum_of_all() -> None:
-    """Shape 40 at delta 1e-6: k rounds need more noise than one, and less than the naive split of epsilon and delta."""
-    one, four = Target(1.0, 1e-6, 4), Target(0.25, 0.25e-6, 4)
-    rates = [largest_rate(lambda rate: sum_of(40, rate), promise, relative=1e-6) for promise in (one, four)]
+    """k rounds need more noise than one, and less than the naive split of epsilon and delta.
+
+    Shape 40 at delta 1e-6.
+    """
+    one = Target(1.0, 1e-6, 4)
+    four = Target(0.25, 0.25e-6, 4)
+    rates = [
+        largest_rate(lambda rate: sum_of(40, rate), promise, relative=1e-6)
+        for promise in (one, four)
+    ]
     together = largest_rate(lambda rate: compose_rounds(sum_of(40, rate), 4), one, relative=1e-4)
     assert rates[1] < together < rates[0]
 
@@ -156,7 +175,9 @@ def test_distances_in_steps() -> None:
 def test_what_is_kept_is_nearly_kept(shape: Shape, distance: float, delta: float) -> None:
     profiles: list[PrivacyProfile] = [PureProfile(0.1), PureUpTo(0.4, 5.0)]
     profiles += [
-        make(sum_of(30, rate)) for rate in (0.05, 0.2, 0.5) for make in (PlanarNoise, PerAxisProfile, lambda axis: compose_rounds(axis, 2))
+        make(sum_of(30, rate))
+        for rate in (0.05, 0.2, 0.5)
+        for make in (PlanarNoise, PerAxisProfile, lambda axis: compose_rounds(axis, 2))
     ]
     if delta:
         profiles += [ShuffledGeometric((9, 9), rate, 200) for rate in (0.05, 0.2)]

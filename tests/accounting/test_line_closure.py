@@ -1,14 +1,15 @@
-"""The closure of a semi-metric on a line, kept as a vector, is that of its matrix."""
+"""Closure of a semi-metric on a line as a vector agrees with that of its matrix."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
+from tests.tables import check_all
 
 from metricshuffle.errors import InputError
 from metricshuffle.numerics.types import Floats
-from metricshuffle.solving.line_closure import close_line, farthest_reaches
-from metricshuffle.spaces.matrix import closure, open_triangle
+from metricshuffle.solving.value_geometry import close_line, farthest_reaches
+from metricshuffle.spaces.distance_matrix import closure, open_triangle
 
 
 def table(vector: Floats) -> Floats:
@@ -26,7 +27,7 @@ def vectors() -> list[Floats]:
     return [*rising, *convex, *concave, np.array([1.0, 1.9, 2.0, 3.5, 3.6, 7.0, 7.0, 7.1, 7.2])]
 
 
-@pytest.mark.parametrize("vector", vectors(), ids=len)
+@check_all("vector", vectors())
 def test_agrees_with_shortest_paths_on_the_matrix(vector: Floats) -> None:
     closed = close_line(vector)
     np.testing.assert_allclose(table(closed), closure(table(vector)), rtol=1e-13)
@@ -37,7 +38,9 @@ def test_agrees_with_shortest_paths_on_the_matrix(vector: Floats) -> None:
 
 def test_the_straight_line_is_the_closure_of_a_convex_vector_with_a_cap() -> None:
     steps = np.arange(1.0, 10_001.0)
-    assert close_line(np.minimum(0.01 * steps + 1e-6 * steps**2, 3.0)) == pytest.approx(np.minimum((0.01 + 1e-6) * steps, 3.0))
+    assert close_line(np.minimum(0.01 * steps + 1e-6 * steps**2, 3.0)) == pytest.approx(
+        np.minimum((0.01 + 1e-6) * steps, 3.0)
+    )
 
 
 def test_what_falls_or_is_not_a_number_is_refused() -> None:
@@ -46,7 +49,7 @@ def test_what_falls_or_is_not_a_number_is_refused() -> None:
             close_line(np.array(wrong))
 
 
-@pytest.mark.parametrize("count", [1, 2, 3, 4, 7, 12])
+@check_all("count", [1, 2, 3, 4, 7, 12])
 def test_no_pair_reaches_farther_than_said(count: int) -> None:
     closed = np.arange(1.0, count + 1.0)
     one, other = farthest_reaches(closed)
@@ -57,6 +60,9 @@ def test_no_pair_reaches_farther_than_said(count: int) -> None:
         for b in range(a + 1, count + 1):
             assert max(reaches[a], reaches[b]) <= one
             assert min(reaches[a], reaches[b]) <= other[b - a - 1]
-            if max(reaches[a], reaches[b]) == one and min(reaches[a], reaches[b]) == other[b - a - 1]:
+            if (
+                max(reaches[a], reaches[b]) == one
+                and min(reaches[a], reaches[b]) == other[b - a - 1]
+            ):
                 attained.add(b - a)
     assert attained >= set(range(1, count // 3 + 1))

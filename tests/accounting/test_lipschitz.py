@@ -1,4 +1,4 @@
-"""Lipschitz constants: all pairs, rounded up, and the pair that breaks a given one."""
+"""Lipschitz constants: all pairs, rounded up, and the pair that violates a given one."""
 
 from __future__ import annotations
 
@@ -7,8 +7,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.tables import check_all
 
-from metricshuffle.accounting.user_items.lipschitz import lipschitz_constant, shares_constant, validate_lipschitz
+from metricshuffle.accounting.user_items.lipschitz import (
+    lipschitz_constant,
+    shares_constant,
+    validate_lipschitz,
+)
 from metricshuffle.errors import InputError
 
 GRID = np.linspace(0.0, 1.0, 101)
@@ -24,12 +29,15 @@ def test_averages_and_indicators() -> None:
     assert lipschitz_constant(np.ones(101), APART).pair is None
 
 
-@pytest.mark.parametrize("norm", ["l1", "l2", "linf"])
+@check_all("norm", ["l1", "l2", "linf"])
 def test_the_shares_of_all_points_have_the_constant_of_their_table(norm: Any) -> None:
     points = np.random.default_rng(2).random((40, 2))
     apart = np.hypot(*(points[:, None, :] - points[None, :, :]).transpose(2, 0, 1))
     for distances in (apart, 1e-3 * apart, APART):
-        assert shares_constant(distances, norm) == lipschitz_constant(np.eye(len(distances)), distances, norm).constant
+        assert (
+            shares_constant(distances, norm)
+            == lipschitz_constant(np.eye(len(distances)), distances, norm).constant
+        )
     with pytest.raises(InputError, match="points 0 and 1 are at distance 0"):
         shares_constant(np.where(np.eye(3), 0.0, [[0, 0, 1], [0, 0, 1], [1, 1, 0]]), norm)
     with pytest.raises(InputError, match="between points 0 and 2 must be a finite number"):
@@ -39,12 +47,16 @@ def test_the_shares_of_all_points_have_the_constant_of_their_table(norm: Any) ->
 @pytest.mark.parametrize("norm", ["l1", "l2", "linf"])
 def test_against_exact_arithmetic(norm: Any) -> None:
     rng = np.random.default_rng(5)
-    points, table = rng.random((300, 2)), rng.normal(size=(300, 4))
+    points = rng.random((300, 2))
+    table = rng.normal(size=(300, 4))
     distances = np.abs(points[:, None] - points[None]).sum(axis=2)
     found = lipschitz_constant(table, distances, norm)
     assert found.pair is not None
     i, j = found.pair
-    gaps = [abs(Fraction(a) - Fraction(b)) for a, b in zip(table[i].tolist(), table[j].tolist(), strict=True)]
+    gaps = [
+        abs(Fraction(a) - Fraction(b))
+        for a, b in zip(table[i].tolist(), table[j].tolist(), strict=True)
+    ]
     size = {"l1": sum(gaps), "l2": None, "linf": max(gaps)}[norm]
     square = sum(gap * gap for gap in gaps) if size is None else Fraction(size) ** 2
     exact = square / Fraction(distances[i, j]) ** 2
@@ -55,7 +67,9 @@ def test_against_exact_arithmetic(norm: Any) -> None:
         assert np.nanmax(every / distances) <= found.constant
     # in blocks, or with the norm as a function, it is the same
     assert lipschitz_constant(table, lambda start, stop: distances[start:stop], norm) == found
-    called = lipschitz_constant(table, distances, lambda rows: np.linalg.norm(rows, ord=order, axis=1))
+    called = lipschitz_constant(
+        table, distances, lambda rows: np.linalg.norm(rows, ord=order, axis=1)
+    )
     assert called.constant == pytest.approx(found.constant, rel=1e-12)
     assert called.pair == found.pair
 
@@ -82,17 +96,21 @@ def test_points_at_distance_zero_must_agree() -> None:
     assert lipschitz_constant([0.0, 1e-200], tiny, "l2").constant >= 1.0
 
 
-@pytest.mark.parametrize(
+@check_all(
     ("table", "distances", "norm", "wrong"),
     [
-        ([], APART, "l1", "table"), ([1.0, np.nan], np.zeros((2, 2)), "l1", "point 1"), (GRID, APART[:5], "l1", "101 by 101"),
-        (GRID, APART, "l7", "norm"), (GRID, -APART, "l1", "distance between points"),
+        ([], APART, "l1", "table"),
+        ([1.0, np.nan], np.zeros((2, 2)), "l1", "point 1"),
+        (GRID, APART[:5], "l1", "101 by 101"),
+        (GRID, APART, "l7", "norm"),
+        (GRID, -APART, "l1", "distance between points"),
         (GRID, APART * np.nan, "l1", "distance between points"),
         ([0.0, 1e300], np.array([[0.0, 1e-300], [1e-300, 0.0]]), "l1", "unit of distance"),
-        (GRID, APART, lambda rows: rows, "norm"), (GRID, APART, lambda rows: 0.0 * rows[:, 0], "positive"),
+        (GRID, APART, lambda rows: rows, "norm"),
+        (GRID, APART, lambda rows: 0.0 * rows[:, 0], "positive"),
         (GRID, lambda start, stop: APART[start:stop, :7], "l1", "one column"),
     ],
-)  # fmt: skip
+)
 def test_wrong_input_is_refused(table: Any, distances: Any, norm: Any, wrong: str) -> None:
     with pytest.raises(InputError, match=wrong):
         lipschitz_constant(table, distances, norm)

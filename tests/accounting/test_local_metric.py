@@ -1,4 +1,4 @@
-"""From the target to local metrics: what comes back is feasible for every pair, as large as the bound allows, and closed."""
+"""Local metrics for a target: feasible for every pair, maximal for the bound, and closed."""
 
 from __future__ import annotations
 
@@ -10,12 +10,17 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.tables import check_all
 
 from metricshuffle.accounting.shuffling.clone_bound import ClonePair, epsilon_upper
 from metricshuffle.accounting.shuffling.closed_form_bounds import LOG_TWO, corollary_1, corollary_2
 from metricshuffle.errors import ConditionError, InputError
 from metricshuffle.numerics.types import Floats
-from metricshuffle.solving.epsilon_inversion import ChernoffInversion, CloneInversion, SimpleInversion
+from metricshuffle.solving.epsilon_inversion import (
+    ChernoffInversion,
+    CloneInversion,
+    SimpleInversion,
+)
 from metricshuffle.solving.local_metric import (
     ALGORITHMS,
     Algorithm,
@@ -28,10 +33,11 @@ from metricshuffle.solving.local_metric import (
     local_metrics,
     undominated_keys,
 )
-from metricshuffle.spaces.matrix import open_triangle
+from metricshuffle.spaces.distance_matrix import open_triangle
 
 NINE = LineTarget(0.0, 1.0, 1.0, 1.0, 0.125)  # nine points on a line, D# = |x-y|
-USERS, DELTA = 100_000, 1e-6
+USERS = 100_000
+DELTA = 1e-6
 
 
 @cache
@@ -47,7 +53,14 @@ def table(vector: Floats) -> Floats:
 
 def defect(vector: Floats) -> float:
     """The largest D(i, k) - D(i, j) - D(j, k)."""
-    return max(0.0, *(float(vector[d - 1] - vector[a - 1] - vector[d - a - 1]) for d in range(2, len(vector) + 1) for a in range(1, d)))
+    return max(
+        0.0,
+        *(
+            float(vector[d - 1] - vector[a - 1] - vector[d - a - 1])
+            for d in range(2, len(vector) + 1)
+            for a in range(1, d)
+        ),
+    )
 
 
 def test_the_range_of_the_nine_points() -> None:
@@ -72,7 +85,10 @@ def test_the_largest_diameter_that_amplifies() -> None:
 
 
 def test_solutions_are_semi_metrics_and_closing_makes_them_metrics() -> None:
-    """The published algorithm calls for no closing; the triangle inequality fails by 2.08 at a diameter of 4.38, and by more beyond."""
+    """The triangle inequality fails by 2.08 at a diameter of 4.38, and by more beyond.
+
+    The published algorithm does not close its result.
+    """
     open_ones = 0
     for algorithm in ALGORITHMS:
         for one in nine(algorithm).solutions:
@@ -94,14 +110,16 @@ def test_every_pair_of_the_closed_metric_meets_the_target(algorithm: str) -> Non
         reaches = distances.max(axis=1)
         for a in range(9):
             for b in range(a + 1, 9):
-                amplified = epsilon_upper(ClonePair(distances[a, b], reaches[a], reaches[b]), USERS, DELTA)
+                amplified = epsilon_upper(
+                    ClonePair(distances[a, b], reaches[a], reaches[b]), USERS, DELTA
+                )
                 assert amplified <= (b - a) / 8
                 assert amplified <= one.accounted[b - a - 1] * (1 + 1e-8)
         assert one.max_excess <= 0
         assert np.max(one.accounted - one.target.totals) <= one.max_excess
 
 
-@pytest.mark.parametrize(
+@check_all(
     ("algorithm", "bound"),
     [
         ("1", lambda v, m: corollary_1(v, m, USERS, DELTA)),
@@ -109,7 +127,9 @@ def test_every_pair_of_the_closed_metric_meets_the_target(algorithm: str) -> Non
         ("1N", lambda v, m: epsilon_upper(ClonePair(v, m, m), USERS, DELTA)),
     ],
 )
-def test_semi_metrics_are_feasible_and_not_a_bit_more_would_be(algorithm: str, bound: Callable[[float, float], float]) -> None:
+def test_semi_metrics_are_feasible_and_not_a_bit_more_would_be(
+    algorithm: str, bound: Callable[[float, float], float]
+) -> None:
     for one in nine(algorithm).solutions:
         for v, target, amplified in zip(one.semi_metric, NINE.totals, one.amplified, strict=True):
             assert min(v, bound(float(v), one.diameter)) <= target
@@ -124,7 +144,9 @@ def test_semi_metrics_are_feasible_and_not_a_bit_more_would_be(algorithm: str, b
 def test_the_numeric_variant_is_never_worse_and_corollary_2_never_better() -> None:
     assert nine("3").low < nine("1").low < nine("1N").low
     assert nine("3").high < nine("1").high < nine("1N").high
-    numeric, chernoff, simple = (kind(USERS, DELTA) for kind in (CloneInversion, ChernoffInversion, SimpleInversion))
+    numeric, chernoff, simple = (
+        kind(USERS, DELTA) for kind in (CloneInversion, ChernoffInversion, SimpleInversion)
+    )
     for m in (1.0, *np.linspace(nine("3").low, nine("1").high, 6).tolist(), 8.0):
         best, good, least = (bound.solved(NINE.totals, m) for bound in (numeric, chernoff, simple))
         assert (best >= good).all()
@@ -145,28 +167,57 @@ def test_none_dominates_another_and_closing_may_change_that() -> None:
 
 
 def test_what_lies_below_another_is_dropped_wherever_it_comes() -> None:
-    vectors = {1.0: [1, 1, 1], 2.0: [2, 0, 3], 3.0: [2, 1, 3], 4.0: [1, 1, 0], 5.0: [2, 1, 3], 6.0: [0, 2, 0]}
-    assert undominated_keys({key: np.array(vector, dtype=np.float64) for key, vector in vectors.items()}) == [3.0, 6.0]
+    vectors = {
+        1.0: [1, 1, 1],
+        2.0: [2, 0, 3],
+        3.0: [2, 1, 3],
+        4.0: [1, 1, 0],
+        5.0: [2, 1, 3],
+        6.0: [0, 2, 0],
+    }
+    assert undominated_keys(
+        {key: np.array(vector, dtype=np.float64) for key, vector in vectors.items()}
+    ) == [3.0, 6.0]
 
 
 @settings(max_examples=12, deadline=None)
 @given(
-    st.sampled_from(["1", "3", "1N"]), st.integers(2, 10**9), st.floats(1e-12, 1e-2), st.floats(0.02, 5.0), st.integers(1, 12),
+    st.sampled_from(["1", "3", "1N"]),
+    st.integers(2, 10**9),
+    st.floats(1e-12, 1e-2),
+    st.floats(0.02, 5.0),
+    st.integers(1, 12),
     st.floats(1.05, 4.0),
-)  # fmt: skip
+)
 def test_more_users_a_larger_delta_or_a_looser_target_allow_no_less(
     algorithm: Algorithm, users: int, delta: float, epsilon: float, steps: int, more: float
 ) -> None:
-    base = local_metrics(LineTarget(0, steps, epsilon, steps), users, delta, algorithm=algorithm, grid=2)
+    base = local_metrics(
+        LineTarget(0, steps, epsilon, steps), users, delta, algorithm=algorithm, grid=2
+    )
     for one in base.solutions:
         assert (one.accounted <= one.target.totals).all()
         assert one.max_excess <= 0.0
     # epsilon of the numeric variant is known to 1e-4 beyond 1e5 users
     slack = 1 - 1e-3 if algorithm == "1N" else 1 - 1e-8
     for larger in (
-        local_metrics(LineTarget(0, steps, epsilon, steps), int(users * more) + 1, delta, algorithm=algorithm, grid=2),
-        local_metrics(LineTarget(0, steps, epsilon, steps), users, min(0.5, delta * more), algorithm=algorithm, grid=2),
-        local_metrics(LineTarget(0, steps, epsilon * more, steps), users, delta, algorithm=algorithm, grid=2),
+        local_metrics(
+            LineTarget(0, steps, epsilon, steps),
+            int(users * more) + 1,
+            delta,
+            algorithm=algorithm,
+            grid=2,
+        ),
+        local_metrics(
+            LineTarget(0, steps, epsilon, steps),
+            users,
+            min(0.5, delta * more),
+            algorithm=algorithm,
+            grid=2,
+        ),
+        local_metrics(
+            LineTarget(0, steps, epsilon * more, steps), users, delta, algorithm=algorithm, grid=2
+        ),
     ):
         assert larger.low >= base.low * slack
         assert larger.high >= base.high * slack
@@ -184,10 +235,12 @@ def test_too_few_users_leave_the_target_itself(algorithm: Algorithm) -> None:
 
 
 def test_a_target_beyond_what_amplifies_is_itself_the_last_solution() -> None:
-    """D#_max = 10 exceeds the largest diameter that amplifies, so between the two there is nothing to try."""
+    """D#_max = 10 exceeds the largest diameter that amplifies; nothing is tried between."""
     found = algorithm_1(LineTarget(0, 100, 1, 10), 10_000, 1e-6, 5)
     assert found.high == pytest.approx(10.0)
-    assert [one.diameter for one in found.solutions[:-1]] == sorted(one.diameter for one in found.solutions[:-1])
+    assert [one.diameter for one in found.solutions[:-1]] == sorted(
+        one.diameter for one in found.solutions[:-1]
+    )
     assert all(one.diameter < 4.6369 for one in found.solutions[:-1])
     assert found.solutions[-1].semi_metric == pytest.approx(np.arange(1, 101) / 10)
 
@@ -201,7 +254,8 @@ def test_many_values_are_certified_one_by_one() -> None:
     for one in found.solutions:
         inside = np.flatnonzero(one.semi_metric < one.diameter)
         for index in inside[:: max(1, len(inside) // 12)]:
-            v, total = float(one.semi_metric[index]), float(target.totals[index])
+            v = float(one.semi_metric[index])
+            total = float(target.totals[index])
             assert bound.passes(v, one.diameter, total)
             assert not bound.passes(v * (1 + 1e-3), one.diameter, total)
         assert one.max_excess <= 0.0
@@ -212,8 +266,13 @@ def test_many_values_are_certified_one_by_one() -> None:
     assert middle.closure is not None
     single = default_bound(middle.closure, 20_000, 1e-6)
     for index in (0, 30, 200, 777):
-        d, k = index + 1, 1000
-        pair = ClonePair(float(middle.closed[index]), float(middle.closed[-1]), float(middle.closed[max(d, k - d) - 1]))
+        d = index + 1
+        k = 1000
+        pair = ClonePair(
+            float(middle.closed[index]),
+            float(middle.closed[-1]),
+            float(middle.closed[max(d, k - d) - 1]),
+        )
         assert epsilon_upper(pair, 20_000, 1e-6) <= single[index] * (1 + 1e-8)
 
 
@@ -227,7 +286,7 @@ def test_one_unit_and_other_distances() -> None:
         coarse.local(2.0)
 
 
-@pytest.mark.parametrize(
+@check_all(
     ("wrong", "told"),
     [
         ({"low": 2.0}, "low must be below high"),
@@ -242,7 +301,9 @@ def test_one_unit_and_other_distances() -> None:
 )
 def test_targets_that_make_no_sense(wrong: dict[str, float], told: str) -> None:
     with pytest.raises(InputError, match=told):
-        LineTarget(**{"low": 0.0, "high": 1.0, "epsilon": 1.0, "distance": 1.0, "step": 0.125, **wrong})
+        LineTarget(
+            **{"low": 0.0, "high": 1.0, "epsilon": 1.0, "distance": 1.0, "step": 0.125, **wrong}
+        )
 
 
 def test_settings_that_make_no_sense() -> None:

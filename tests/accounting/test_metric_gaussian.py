@@ -1,4 +1,4 @@
-"""The Gaussian at every distance: golden values, never below 60 digits, and the formulas that are too small."""
+"""Gaussian at every distance: golden values, 60 digits, and formulas that are too small."""
 
 from __future__ import annotations
 
@@ -10,18 +10,27 @@ import mpmath
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.tables import check_all
 
-from metricshuffle.accounting.user_items.metric_gaussian import MetricGaussian, gaussian_delta, gaussian_sigma
+from metricshuffle.accounting.user_items.metric_gaussian import (
+    MetricGaussian,
+    gaussian_delta,
+    gaussian_sigma,
+)
 from metricshuffle.errors import InputError
 
 
 def exact_delta(epsilon: Any, shift: Any) -> Any:
-    epsilon, shift = mpmath.mpf(epsilon), mpmath.mpf(shift)
-    return mpmath.ncdf(shift / 2 - epsilon / shift) - mpmath.exp(epsilon) * mpmath.ncdf(-shift / 2 - epsilon / shift)
+    epsilon = mpmath.mpf(epsilon)
+    shift = mpmath.mpf(shift)
+    return mpmath.ncdf(shift / 2 - epsilon / shift) - mpmath.exp(epsilon) * mpmath.ncdf(
+        -shift / 2 - epsilon / shift
+    )
 
 
-@pytest.mark.parametrize(
-    ("rate", "delta", "sigma"), [(25.0, 1e-12, 0.334336401865), (1.0, 1e-6, 4.22467888933), (4.0, 1e-6, 1.19351858716)]
+@check_all(
+    ("rate", "delta", "sigma"),
+    [(25.0, 1e-12, 0.334336401865), (1.0, 1e-6, 4.22467888933), (4.0, 1e-6, 1.19351858716)],
 )
 def test_golden_sigmas(rate: float, delta: float, sigma: float) -> None:
     found = gaussian_sigma(rate, delta)
@@ -33,25 +42,45 @@ def test_golden_sigmas(rate: float, delta: float, sigma: float) -> None:
 
 
 def test_the_published_constants_miss_their_delta() -> None:
-    """sqrt(1.25 ln(1/delta))/rate and sqrt(2 ln(1.25/delta))/rate at rate 25, delta 1e-12; the first also at (1, 1e-6) and (4, 1e-6)."""
-    assert gaussian_delta(25, 25 / math.sqrt(1.25 * math.log(1e12))) == pytest.approx(4.50176265846e-5, rel=1e-9)
-    assert gaussian_delta(25, 25 / math.sqrt(2 * math.log(1.25e12))) == pytest.approx(1.26049002997e-9, rel=1e-9)
-    assert gaussian_delta(1, 1 / math.sqrt(1.25 * math.log(1e6))) == pytest.approx(1.40e-6, rel=5e-3)
-    assert gaussian_delta(4, 4 / math.sqrt(1.25 * math.log(1e6))) == pytest.approx(2.27e-5, rel=5e-3)
+    """sqrt(1.25 ln(1/delta))/rate and sqrt(2 ln(1.25/delta))/rate at rate 25, delta 1e-12.
+
+    The first also at (1, 1e-6) and (4, 1e-6).
+    """
+    assert gaussian_delta(25, 25 / math.sqrt(1.25 * math.log(1e12))) == pytest.approx(
+        4.50176265846e-5, rel=1e-9
+    )
+    assert gaussian_delta(25, 25 / math.sqrt(2 * math.log(1.25e12))) == pytest.approx(
+        1.26049002997e-9, rel=1e-9
+    )
+    assert gaussian_delta(1, 1 / math.sqrt(1.25 * math.log(1e6))) == pytest.approx(
+        1.40e-6, rel=5e-3
+    )
+    assert gaussian_delta(4, 4 / math.sqrt(1.25 * math.log(1e6))) == pytest.approx(
+        2.27e-5, rel=5e-3
+    )
     assert gaussian_delta(0.5, 0.5 / math.sqrt(1.25 * math.log(1e6))) < 1e-6
 
 
 def test_the_profile_at_half_the_diameter() -> None:
-    assert MetricGaussian(0.334336401865).delta(12.5, 0.5) == pytest.approx(2.18374330036e-15, rel=1e-9)
+    assert MetricGaussian(0.334336401865).delta(12.5, 0.5) == pytest.approx(
+        2.18374330036e-15, rel=1e-9
+    )
 
 
 @settings(deadline=None, max_examples=300)
 @given(st.floats(-6, 2.5), st.floats(-6, 2.5))
 def test_never_below_the_truth(log_epsilon: float, log_shift: float) -> None:
-    epsilon, shift = 10**log_epsilon, 10**log_shift
+    epsilon = 10**log_epsilon
+    shift = 10**log_shift
     with mpmath.workdps(60 + int(epsilon)):
-        exact, found = exact_delta(epsilon, shift), gaussian_delta(epsilon, shift)
-        assert exact <= found <= exact * (1 + (mpmath.mpf("1e-8") if shift > 0.01 else mpmath.mpf("1e-3"))) + mpmath.mpf("1e-20")
+        exact = exact_delta(epsilon, shift)
+        found = gaussian_delta(epsilon, shift)
+        assert (
+            exact
+            <= found
+            <= exact * (1 + (mpmath.mpf("1e-8") if shift > 0.01 else mpmath.mpf("1e-3")))
+            + mpmath.mpf("1e-20")
+        )
 
 
 def test_a_linear_promise_is_hardest_to_keep_at_the_diameter() -> None:
@@ -67,7 +96,7 @@ def test_a_linear_promise_is_hardest_to_keep_at_the_diameter() -> None:
     assert profile.epsilon(1e-12, 0.5) < 12.0
 
 
-def test_edges() -> None:
+def test_delta_at_zero_and_at_the_ends_of_doubles() -> None:
     assert gaussian_delta(1.0, 0.0) == 0.0
     assert 0.0 < gaussian_delta(1e6, 1e-3) < 1e-290
     assert gaussian_delta(1.0, 1e200) == 1.0
@@ -76,7 +105,10 @@ def test_edges() -> None:
     assert gaussian_delta(1e308, 1e-308) < 1e-290
 
 
-@pytest.mark.parametrize(("rate", "delta"), [(0.0, 1e-6), (math.inf, 1e-6), (math.nan, 1e-6), (1.0, 0.0), (1.0, 1.0), (1.0, math.nan)])
+@check_all(
+    ("rate", "delta"),
+    [(0.0, 1e-6), (math.inf, 1e-6), (math.nan, 1e-6), (1.0, 0.0), (1.0, 1.0), (1.0, math.nan)],
+)
 def test_wrong_targets_are_refused(rate: float, delta: float) -> None:
     with pytest.raises(InputError, match=r"rate|delta"):
         gaussian_sigma(rate, delta)
@@ -85,11 +117,12 @@ def test_wrong_targets_are_refused(rate: float, delta: float) -> None:
 
 
 def test_where_the_difference_of_two_huge_numbers_is_all_that_counts() -> None:
-    """x = epsilon/m - m/2 keeps no digit for m beyond 1e16: a bound from what is left of it would be too small."""
+    """x = epsilon/m - m/2 has no correct digit for m beyond 1e16, so its bound is too small."""
     rng = random.Random(3)
     with mpmath.workdps(80):
         for _ in range(300):
-            shift, wanted = 10 ** rng.uniform(7, 19), rng.uniform(-10, 39)
+            shift = 10 ** rng.uniform(7, 19)
+            wanted = rng.uniform(-10, 39)
             epsilon = float(mpmath.mpf(shift) * (mpmath.mpf(shift) / 2 + wanted))
             x = mpmath.mpf(epsilon) / shift - mpmath.mpf(shift) / 2
             assert gaussian_delta(epsilon, shift) >= mpmath.ncdf(-x) - mpmath.npdf(x) / (x + shift)

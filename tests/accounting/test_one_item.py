@@ -1,4 +1,4 @@
-"""Users with a single item: one move among clones at every distance, against enumeration and against a fine grid of distances."""
+"""Users with a single item among clones, against enumeration and a fine grid of distances."""
 
 from __future__ import annotations
 
@@ -8,8 +8,14 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 from tests.oracles.multiset_laws import divergence, multiset_law, private_distances
+from tests.tables import check_all
 
-from metricshuffle.accounting.user_items.item_reports import ItemShuffle, ItemWiseProfile, calibrate_family, calibrate_item_rate
+from metricshuffle.accounting.user_items.item_reports import (
+    ItemShuffle,
+    ItemWiseProfile,
+    calibrate_family,
+    calibrate_item_rate,
+)
 from metricshuffle.accounting.user_items.single_item import every_distance, one_move
 from metricshuffle.accounting.user_items.single_move_bounds import moves_of
 from metricshuffle.randomizers import ClusteredResponse, KaryRandomizedResponse
@@ -17,8 +23,10 @@ from metricshuffle.randomizers import ClusteredResponse, KaryRandomizedResponse
 Floats = NDArray[np.float64]
 
 
-def channel_on_a_line(generator: np.random.Generator, points: int, rate: float) -> tuple[Floats, Floats]:
-    """Random laws and the distances of places on [0, 1], scaled so that the laws are just rate * d private."""
+def channel_on_a_line(
+    generator: np.random.Generator, points: int, rate: float
+) -> tuple[Floats, Floats]:
+    """Random laws and distances on [0, 1], scaled so that the laws are just rate * d private."""
     places = np.sort(generator.random(points))
     places = (places - places[0]) / (places[-1] - places[0])
     rows = np.exp(rate * np.outer(places, generator.uniform(-1.0, 1.0, 3)))
@@ -27,28 +35,38 @@ def channel_on_a_line(generator: np.random.Generator, points: int, rate: float) 
     return rows, distances
 
 
-@pytest.mark.parametrize("seed", range(12))
+@check_all("seed", range(12))
 def test_never_below_what_reports_tell(seed: int) -> None:
     """Every pair, all the others may hold, several epsilons."""
     generator = np.random.default_rng(seed)
     rows, distances = channel_on_a_line(generator, 3, float(generator.choice([1.0, 3.0])))
     apart = np.where(distances > 0.0, distances, np.inf)
-    rate, others = float((private_distances(rows) / apart).max()) * (1.0 + 1e-12), int(generator.integers(0, 4))
-    profile, seen = ItemWiseProfile(rate, ItemShuffle(1, others + 1)), 0
+    rate = float((private_distances(rows) / apart).max()) * (1.0 + 1e-12)
+    others = int(generator.integers(0, 4))
+    profile = ItemWiseProfile(rate, ItemShuffle(1, others + 1))
+    seen = 0
     for a, b in itertools.permutations(range(3), 2):
         for held in itertools.combinations_with_replacement(range(3), others):
             laws = [multiset_law([rows[value] for value in (one, *held)]) for one in (a, b)]
             for share in (0.0, 0.3, 0.8):
                 epsilon = share * rate * distances[a, b]
-                assert divergence(laws[0], laws[1], epsilon) <= profile.delta(epsilon, distances[a, b]) * (1.0 + 1e-9) + 1e-15
+                assert (
+                    divergence(laws[0], laws[1], epsilon)
+                    <= profile.delta(epsilon, distances[a, b]) * (1.0 + 1e-9) + 1e-15
+                )
                 seen += 1
     assert seen >= 18
 
 
-@pytest.mark.parametrize(("total", "shuffled", "rate"), [(3.0, 1000, 1.0), (6.0, 1000, 2.5), (2.0, 30, 0.5), (8.0, 10**6, 3.0)])
+@pytest.mark.parametrize(
+    ("total", "shuffled", "rate"),
+    [(3.0, 1000, 1.0), (6.0, 1000, 2.5), (2.0, 30, 0.5), (8.0, 10**6, 3.0)],
+)
 def test_every_distance_is_what_a_fine_grid_says(total: float, shuffled: int, rate: float) -> None:
-    """Kept just above the largest delta of the grid, refused just below: the pieces lose next to nothing."""
-    largest = max(one_move(total, shuffled, rate * w, w) for w in np.linspace(0.002, 1.0, 500).tolist())
+    """Accepted just above the largest delta of the grid, rejected just below."""
+    largest = max(
+        one_move(total, shuffled, rate * w, w) for w in np.linspace(0.002, 1.0, 500).tolist()
+    )
     assert 0.0 < largest < 1.0
     kept, checks = every_distance(total, shuffled, rate, 1.01 * largest, 1.0)
     assert kept
@@ -58,7 +76,10 @@ def test_every_distance_is_what_a_fine_grid_says(total: float, shuffled: int, ra
 
 
 def test_a_single_item_is_amplified_as_any_report_is() -> None:
-    """A thousand users with one item: composition allows a third of the rate; the certificate is that of the profile."""
+    """A thousand users with one item: composition allows a third of the rate.
+
+    The certificate is that of the profile.
+    """
     shuffle = ItemShuffle(1, 1000)
     found = calibrate_item_rate(shuffle, 1.0, 1e-6, 1e-3)
     assert found.item_rate > 2.5 * found.composition_rate
@@ -80,9 +101,10 @@ def test_own_laws_of_a_single_item_need_only_their_distances() -> None:
 
 @pytest.mark.parametrize("items", [1, 10])
 def test_a_flat_promise_needs_only_its_own_distance(items: int) -> None:
-    """Ordinary privacy at the diameter: a larger item rate than for the linear promise of the same epsilon, and true there."""
+    """Privacy at the diameter allows a larger item rate than the linear guarantee."""
     shuffle = ItemShuffle(items, 1000 * items, 2.0)
-    linear, flat = calibrate_item_rate(shuffle, 1.0, 1e-6, 1e-3), calibrate_item_rate(shuffle, 1.0, 1e-6, 1e-3, flat_up_to=2.0)
+    linear = calibrate_item_rate(shuffle, 1.0, 1e-6, 1e-3)
+    flat = calibrate_item_rate(shuffle, 1.0, 1e-6, 1e-3, flat_up_to=2.0)
     assert flat.item_rate > 1.05 * linear.item_rate
     profile = ItemWiseProfile(flat.item_rate, shuffle)
     assert profile.covers(2.0, 1e-6, 2.0, "flat")

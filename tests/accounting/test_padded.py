@@ -1,4 +1,4 @@
-"""Padding that almost never shows: true for the real mechanism, and never better than conditioning on it."""
+"""Rarely exceeded padding: true for the real mechanism, never better than conditioning."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 from tests.oracles import clamped_sum
+from tests.tables import check_all
 
 from metricshuffle.accounting.sums.additive_noise import AdditiveNoise
 from metricshuffle.accounting.sums.planar_noise import PlanarNoise
@@ -18,11 +19,16 @@ from metricshuffle.privacy.profile import PureProfile
 from metricshuffle.randomizers.additive_randomizer import AdditiveRandomizer
 
 
-@pytest.mark.parametrize(("users", "radius"), [(1, 12), (5, 25), (20, 40)])
+@check_all(("users", "radius"), [(1, 12), (5, 25), (20, 40)])
 def test_the_real_clamped_mechanism_leaks_less(users: int, radius: int) -> None:
-    rate, span = 0.25, 30
-    randomizer = AdditiveRandomizer(span=span, shape=Fraction(1, users), rate=rate, padding="clamp", radius=radius)
-    loose = RarelyClampedProfile(AdditiveNoise(Polya(Fraction(1), rate)), randomizer.clamp_probability(users))
+    rate = 0.25
+    span = 30
+    randomizer = AdditiveRandomizer(
+        span=span, shape=Fraction(1, users), rate=rate, padding="clamp", radius=radius
+    )
+    loose = RarelyClampedProfile(
+        AdditiveNoise(Polya(Fraction(1), rate)), randomizer.clamp_probability(users)
+    )
     exact = randomizer.summed_profile(users)
     one = Polya(Fraction(1, users), rate).law(-60.0)
     masses = np.concatenate([one.mass[:0:-1], one.mass])

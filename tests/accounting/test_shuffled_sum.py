@@ -1,4 +1,4 @@
-"""Profiles of noisy sums: printed values, 50-digit truths from below, and every wrapper against brute force."""
+"""Profiles of noisy sums: printed values, 50-digit lower bounds, wrappers by brute force."""
 
 from __future__ import annotations
 
@@ -18,8 +18,15 @@ import pytest
 from mpmath import mpf
 from tests.oracles import sgdl
 from tests.oracles.law_moments import mean_absolute
+from tests.tables import check_all
 
-from metricshuffle.accounting.sums.additive_noise import AdditiveNoise, Clamped, QuantisedProfile, coarse_slope, shift_delta
+from metricshuffle.accounting.sums.additive_noise import (
+    AdditiveNoise,
+    Clamped,
+    QuantisedProfile,
+    coarse_slope,
+    shift_delta,
+)
 from metricshuffle.accounting.sums.planar_noise import planar_shift_delta
 from metricshuffle.errors import InputError
 from metricshuffle.noise.polya import Geometric, Polya
@@ -27,7 +34,9 @@ from metricshuffle.noise.symmetric_pmf import SymmetricLaw
 from metricshuffle.privacy.profile import Shape
 
 SHAPES: tuple[Shape, ...] = ("linear", "flat")
-GOLDEN: dict[str, Any] = json.loads((Path(__file__).parents[1] / "golden" / "sums.json").read_text(encoding="utf-8"))
+GOLDEN: dict[str, Any] = json.loads(
+    (Path(__file__).parents[1] / "golden" / "sums.json").read_text(encoding="utf-8")
+)
 
 
 def polya(shape: Fraction | float | str, rate: float) -> AdditiveNoise:
@@ -37,17 +46,21 @@ def polya(shape: Fraction | float | str, rate: float) -> AdditiveNoise:
 # Printed values
 
 
-@pytest.mark.parametrize("row", GOLDEN["deltas"], ids=lambda row: str(row["number"]))
+@check_all("row", GOLDEN["deltas"])
 def test_golden_deltas(row: dict[str, Any]) -> None:
-    assert polya(row["shape"], row["rate"]).delta(row["epsilon"], row["distance"]) == pytest.approx(row["value"], rel=1e-9)
+    assert polya(row["shape"], row["rate"]).delta(row["epsilon"], row["distance"]) == pytest.approx(
+        row["value"], rel=1e-9
+    )
 
 
-@pytest.mark.parametrize("row", GOLDEN["epsilons"], ids=lambda row: f"{row['number']}-{row['shape']}-{row['distance']}")
+@check_all("row", GOLDEN["epsilons"])
 def test_golden_epsilons(row: dict[str, Any]) -> None:
-    assert polya(row["shape"], row["rate"]).epsilon(row["delta"], row["distance"]) == pytest.approx(row["value"], rel=1e-9)
+    assert polya(row["shape"], row["rate"]).epsilon(row["delta"], row["distance"]) == pytest.approx(
+        row["value"], rel=1e-9
+    )
 
 
-@pytest.mark.parametrize("row", GOLDEN["slopes"], ids=lambda row: f"{row['users']}-{row['rate']}")
+@check_all("row", GOLDEN["slopes"])
 def test_table_of_exact_slopes(row: dict[str, Any]) -> None:
     profile = polya(row["users"], row["rate"])
     found = [profile.epsilon(5e-5, distance) / distance for distance in GOLDEN["slope_distances"]]
@@ -58,7 +71,7 @@ def test_table_of_exact_slopes(row: dict[str, Any]) -> None:
     assert profile.epsilon(5e-5, first - 1) <= row["published"] * (first - 1)
 
 
-@pytest.mark.parametrize("row", GOLDEN["calibrated_rates"], ids=lambda row: f"{row['shape']}-{row['distance']}")
+@check_all("row", GOLDEN["calibrated_rates"])
 def test_calibrated_rates_pass_just_below_and_fail_just_above(row: dict[str, Any]) -> None:
     def kept(rate: float) -> bool:
         return polya(row["shape"], rate).covers(row["epsilon"], row["delta"], row["distance"])
@@ -68,10 +81,12 @@ def test_calibrated_rates_pass_just_below_and_fail_just_above(row: dict[str, Any
     assert not kept(row["value"] * 1.001)
 
 
-@pytest.mark.parametrize("row", GOLDEN["family"], ids=lambda row: str(row["shape"]))
+@check_all("row", GOLDEN["family"])
 def test_design_family_between_polya_and_geometric_shares(row: dict[str, Any]) -> None:
     share = Polya(Fraction(row["shape"], 1000), row["rate"])
-    assert mean_absolute(share.summed(1000).law(-60.0)) == pytest.approx(row["mean_absolute"], abs=0.0051)
+    assert mean_absolute(share.summed(1000).law(-60.0)) == pytest.approx(
+        row["mean_absolute"], abs=0.0051
+    )
     assert share.pure(1) == pytest.approx(row["local_1"], abs=5.2e-4)
     assert share.pure(10) / 10 == pytest.approx(row["local_10"], abs=5.2e-4)
 
@@ -79,15 +94,21 @@ def test_design_family_between_polya_and_geometric_shares(row: dict[str, Any]) -
 # The truth, from below
 
 
-@pytest.mark.parametrize(("epsilon", "distance", "printed"), [(0.5, 1, 0.01402), (1.5, 10, 0.12476)])
-def test_noise_that_is_not_log_concave_is_not_summed_over_a_half_line(epsilon: float, distance: int, printed: float) -> None:
+@pytest.mark.parametrize(
+    ("epsilon", "distance", "printed"), [(0.5, 1, 0.01402), (1.5, 10, 0.12476)]
+)
+def test_noise_that_is_not_log_concave_is_not_summed_over_a_half_line(
+    epsilon: float, distance: int, printed: float
+) -> None:
     found = polya(Fraction(1, 2), 0.1).delta(epsilon, distance)
     truth = sgdl.delta(sgdl.masses(0.5, 0.1, 600), epsilon, distance)
     assert found == pytest.approx(printed, abs=5.1e-6)
     assert truth <= found <= truth * (1 + 1e-9)
 
 
-def sandwiched(shape: float, rate: float, distances: list[int], fractions: list[float], radius: int) -> Iterator[tuple[mpf, float]]:
+def sandwiched(
+    shape: float, rate: float, distances: list[int], fractions: list[float], radius: int
+) -> Iterator[tuple[mpf, float]]:
     law = sgdl.masses(shape, rate, radius)
     profile = polya(shape, rate)
     for distance, fraction in itertools.product(distances, fractions):
@@ -97,10 +118,20 @@ def sandwiched(shape: float, rate: float, distances: list[int], fractions: list[
 
 @pytest.mark.parametrize(
     ("shape", "rate", "radius"),
-    [(1.0, 0.5, 200), (4.0, 1.0, 130), (150.0, 2.0, 130), (1e-9, 1.0, 90), (math.nextafter(1.0, 0.0), 0.7, 150),
-     (math.nextafter(1.0, 2.0), 0.7, 150), (0.37, 3.0, 60), (2.5, 50.0, 20)],
-)  # fmt: skip
-def test_delta_is_never_below_the_truth_and_hardly_above(shape: float, rate: float, radius: int) -> None:
+    [
+        (1.0, 0.5, 200),
+        (4.0, 1.0, 130),
+        (150.0, 2.0, 130),
+        (1e-9, 1.0, 90),
+        (math.nextafter(1.0, 0.0), 0.7, 150),
+        (math.nextafter(1.0, 2.0), 0.7, 150),
+        (0.37, 3.0, 60),
+        (2.5, 50.0, 20),
+    ],
+)
+def test_delta_is_never_below_the_truth_and_hardly_above(
+    shape: float, rate: float, radius: int
+) -> None:
     for truth, found in sandwiched(shape, rate, [1, 2, 9], [0.0, 0.11, 0.5], radius):
         assert truth <= found
         if truth > 1e-25:
@@ -117,7 +148,13 @@ def test_delta_is_never_below_the_truth_for_random_laws() -> None:
         if deviation < 60:
             distances = [1, rng.randint(2, 10 + int(5 * deviation))]
             fractions = [0.0, rng.random(), rng.random() ** 3, 1 - 10 ** rng.uniform(-12, -1)]
-            for truth, found in sandwiched(shape, rate, distances, fractions, int(15 * deviation + 60 / rate) + 2 * distances[1] + 20):
+            for truth, found in sandwiched(
+                shape,
+                rate,
+                distances,
+                fractions,
+                int(15 * deviation + 60 / rate) + 2 * distances[1] + 20,
+            ):
                 assert truth <= found
 
 
@@ -128,9 +165,12 @@ def test_large_windows_are_exact_too() -> None:
 
 
 @pytest.mark.parametrize(
-    ("shape", "rate", "epsilon", "distance"), [(1, 10.0, 722.7181004063311, 75), (1, 1.0, 740.0, 744), (1, 1.0, 1500.0, 1507)]
+    ("shape", "rate", "epsilon", "distance"),
+    [(1, 10.0, 722.7181004063311, 75), (1, 1.0, 740.0, 744), (1, 1.0, 1500.0, 1507)],
 )
-def test_where_the_shifted_masses_underflow(shape: int, rate: float, epsilon: float, distance: int) -> None:
+def test_where_the_shifted_masses_underflow(
+    shape: int, rate: float, epsilon: float, distance: int
+) -> None:
     with mpmath.workdps(50):
         p = mpmath.exp(-mpf(rate))
         law = [(1 - p) / (1 + p) * p**z for z in range(distance + 120)]
@@ -147,10 +187,18 @@ def test_epsilon_beyond_seven_hundred_for_convex_noise() -> None:
 
 
 def test_epsilon_is_never_below_the_truth() -> None:
-    for shape, rate, delta, distance in [(30.0, 1.0, 1e-6, 3), (0.4, 1.5, 0.01, 2), (1.0, 0.5, 1e-12, 4)]:
+    for shape, rate, delta, distance in [
+        (30.0, 1.0, 1e-6, 3),
+        (0.4, 1.5, 0.01, 2),
+        (1.0, 0.5, 1e-12, 4),
+    ]:
         found = polya(shape, rate).epsilon(delta, distance)
         law = sgdl.masses(shape, rate, 150)
-        assert sgdl.delta(law, found * (1 - 1e-8), distance) > delta >= sgdl.delta(law, found, distance)
+        assert (
+            sgdl.delta(law, found * (1 - 1e-8), distance)
+            > delta
+            >= sgdl.delta(law, found, distance)
+        )
 
 
 def test_tiny_deltas_are_found_in_deeper_tables() -> None:
@@ -166,7 +214,7 @@ def test_tiny_deltas_are_found_in_deeper_tables() -> None:
 # Corners
 
 
-@pytest.mark.parametrize("users", [1, 2, 3, 4])
+@check_all("users", [1, 2, 3, 4])
 def test_a_handful_of_users(users: int) -> None:
     found = polya(users, 0.5).epsilon(1e-6, 1)
     assert 0.3 < found <= math.nextafter(0.5, 1.0)
@@ -239,7 +287,9 @@ def truncated_geometric(rate: float, radius: int) -> tuple[float, ...]:
 
 
 def brute(left: dict[Any, float], right: dict[Any, float], epsilon: float) -> float:
-    return math.fsum(max(0.0, mass - math.exp(epsilon) * right.get(key, 0.0)) for key, mass in left.items())
+    return math.fsum(
+        max(0.0, mass - math.exp(epsilon) * right.get(key, 0.0)) for key, mass in left.items()
+    )
 
 
 def test_bounded_noise_has_no_pure_epsilon_and_both_summations_agree() -> None:
@@ -250,7 +300,9 @@ def test_bounded_noise_has_no_pure_epsilon_and_both_summations_agree() -> None:
     for epsilon, steps in itertools.product((0.0, 0.3, 2.0, 40.0, 600.0, math.inf), (1, 3, 30)):
         truth = brute(law, {z + steps: mass for z, mass in law.items()}, min(epsilon, 700.0))
         for profile in (concave, any_law):
-            assert truth * (1 - 1e-13) <= profile.delta(epsilon, steps) <= truth * (1 + 1e-9) + 1e-280
+            assert (
+                truth * (1 - 1e-13) <= profile.delta(epsilon, steps) <= truth * (1 + 1e-9) + 1e-280
+            )
     assert concave.epsilon(0.0, 1) == math.inf
     assert concave.epsilon(1e-30, 1) == math.inf
 
@@ -273,33 +325,43 @@ def clamped_law(inputs: tuple[int, ...], rate: float, top: int, radius: int) -> 
 
 @pytest.mark.parametrize("log_concave", [True, False])
 def test_the_mass_outside_of_a_table_is_added(log_concave: bool) -> None:
-    rate, radius = 0.5, 6
+    rate = 0.5
+    radius = 6
     p = math.exp(-rate)
     beyond = 2 * p ** (radius + 1) / (1 + p)
     log_mass = math.log((1 - p) / (1 + p)) - rate * np.arange(radius + 1, dtype=np.float64)
     law = SymmetricLaw(log_mass, np.full(radius + 1, 1e-14), beyond, log_concave, False)
     for epsilon, steps in [(0.0, 1), (0.4, 1), (0.0, 40), (3.0, 40)]:
-        truth = sgdl.delta([mpf((1 - p) / (1 + p)) * mpf(p) ** z for z in range(200)], epsilon, steps)
+        truth = sgdl.delta(
+            [mpf((1 - p) / (1 + p)) * mpf(p) ** z for z in range(200)], epsilon, steps
+        )
         assert truth <= shift_delta(law, epsilon, steps) <= truth + 2 * beyond
     if log_concave:
-        truth = sgdl.planar_delta([mpf((1 - p) / (1 + p)) * mpf(p) ** z for z in range(60)], 0.0, 20, 20)
+        truth = sgdl.planar_delta(
+            [mpf((1 - p) / (1 + p)) * mpf(p) ** z for z in range(60)], 0.0, 20, 20
+        )
         assert truth <= planar_shift_delta(law, 0.0, 20, 20)
 
 
 def test_clamping_never_leaks_more_than_stated() -> None:
-    rate, top, radius = 0.6, 2, 3
+    rate = 0.6
+    top = 2
+    radius = 3
     p = math.exp(-rate)
     beyond = 2 * p ** (radius + 1) / (1 + p)
     truncated = AdditiveNoise(BoundedNoise(truncated_geometric(rate, radius), 2, True))
     profile = Clamped(truncated, 1 - (1 - beyond) ** 2)
-    laws = {x: clamped_law(x, rate, top, radius) for x in itertools.product(range(top + 1), repeat=2)}
+    laws = {
+        x: clamped_law(x, rate, top, radius) for x in itertools.product(range(top + 1), repeat=2)
+    }
     for (x, left), (y, right) in itertools.product(laws.items(), repeat=2):
         distance = abs(x[0] - y[0]) + abs(x[1] - y[1])
         for epsilon in (0.0, 0.4, 1.0, 3.0):
             assert brute(left, right, epsilon) <= profile.delta(epsilon, distance) + 1e-13
     assert profile.delta(1.0, 0) == 0.0
     assert profile.pure(1) == math.inf
-    # Nothing below the chance of clamping can be promised, however large epsilon is; above it something can.
+    # Nothing below the chance of clamping can be promised, however large epsilon is; above it
+    # something can.
     assert not profile.covers(500.0, profile.clamp_probability, 1)
     level = profile.delta(1.0, 2)
     assert profile.covers(1.0, level * (1 + 1e-9), 2, "flat")
@@ -318,21 +380,27 @@ def rounded_law(x: int, granularity: int, law: list[Any]) -> dict[int, Any]:
 
 
 def test_rounding_first_for_one_mover_at_every_residue() -> None:
-    granularity, shape, rate = 5, 6.0, 0.8
+    granularity = 5
+    shape = 6.0
+    rate = 0.8
     law = sgdl.masses(shape, rate, 70)
     profile = QuantisedProfile(polya(shape, rate), granularity)
     for distance, epsilon in itertools.product((1, 4, 5, 7, 11), (0.0, 0.2, 1.1)):
         found = profile.delta(epsilon, distance)
         for x in range(granularity):
-            here, there = rounded_law(x, granularity, law), rounded_law(x + distance, granularity, law)
+            here = rounded_law(x, granularity, law)
+            there = rounded_law(x + distance, granularity, law)
             factor = mpmath.exp(mpf(epsilon))
-            truths = [mpmath.fsum(max(mpf(0), a[z] - factor * b[z]) for z in range(-50, 60)) for a, b in ((here, there), (there, here))]
+            truths = [
+                mpmath.fsum(max(mpf(0), a[z] - factor * b[z]) for z in range(-50, 60))
+                for a, b in ((here, there), (there, here))
+            ]
             assert max(truths) <= found
             if x == 0 and distance % granularity == 0:
                 assert found <= max(truths) * (1 + 1e-9)
 
 
-@pytest.mark.parametrize("granularity", [4, 10, 50])
+@check_all("granularity", [4, 10, 50])
 def test_the_slope_of_coarse_noise_hides_every_residue_and_is_tight(granularity: int) -> None:
     epsilon = 0.1
     slope = coarse_slope(epsilon, granularity)
@@ -340,26 +408,30 @@ def test_the_slope_of_coarse_noise_hides_every_residue_and_is_tight(granularity:
     worst = max(profile.pure(distance) / distance for distance in range(1, 3 * granularity + 1))
     assert worst == pytest.approx(epsilon, rel=1e-12)
     assert profile.covers(epsilon * 3 * granularity, 0.0, 3 * granularity)
-    assert not QuantisedProfile(AdditiveNoise(Geometric(slope * 1.001)), granularity).covers(epsilon * granularity, 0.0, granularity)
+    assert not QuantisedProfile(AdditiveNoise(Geometric(slope * 1.001)), granularity).covers(
+        epsilon * granularity, 0.0, granularity
+    )
     # By brute force: the largest log ratio over outputs and residues.
     with mpmath.workdps(40):
         p = mpmath.exp(-mpf(slope))
         law = [p**z for z in range(12)]
         for x, distance in itertools.product(
-            (0, 1, granularity // 2, granularity - 1), (1, 2, granularity - 1, granularity, granularity + 1)
+            (0, 1, granularity // 2, granularity - 1),
+            (1, 2, granularity - 1, granularity, granularity + 1),
         ):
-            here, there = rounded_law(x, granularity, law), rounded_law(x + distance, granularity, law)
+            here = rounded_law(x, granularity, law)
+            there = rounded_law(x + distance, granularity, law)
             largest = max(abs(mpmath.log(here[z] / there[z])) for z in range(-8, 9))
             assert largest <= profile.pure(distance)
             assert largest <= mpf(epsilon) * distance
 
 
-@pytest.mark.parametrize("row", GOLDEN["coarse_slopes"], ids=lambda row: str(row["granularity"]))
+@check_all("row", GOLDEN["coarse_slopes"])
 def test_golden_coarse_slopes(row: dict[str, Any]) -> None:
     assert coarse_slope(row["epsilon"], row["granularity"]) == pytest.approx(row["value"], rel=1e-9)
 
 
-@pytest.mark.parametrize(("granularity", "leak"), [(10, 0.1586), (50, 1.373)])
+@check_all(("granularity", "leak"), [(10, 0.1586), (50, 1.373)])
 def test_granularity_times_epsilon_would_leak(granularity: int, leak: float) -> None:
     naive = QuantisedProfile(AdditiveNoise(Geometric(0.1 * granularity)), granularity)
     assert naive.pure(1) == pytest.approx(leak, abs=5.1e-4)
@@ -370,9 +442,15 @@ def test_rounding_first_protects_one_person_not_ten() -> None:
     """Ten people moving by one step each are not hidden by the profile at distance ten."""
     law = sgdl.masses(30.0, 0.5, 120)
     moved = {
-        z: mpmath.fsum(mpf(math.comb(10, k)) * 9 ** (10 - k) / mpf(10) ** 10 * law[abs(z - k)] for k in range(11)) for z in range(-90, 91)
+        z: mpmath.fsum(
+            mpf(math.comb(10, k)) * 9 ** (10 - k) / mpf(10) ** 10 * law[abs(z - k)]
+            for k in range(11)
+        )
+        for z in range(-90, 91)
     }
-    truth = mpmath.fsum(max(mpf(0), mass - mpmath.exp(mpf(0.2)) * law[abs(z)]) for z, mass in moved.items())
+    truth = mpmath.fsum(
+        max(mpf(0), mass - mpmath.exp(mpf(0.2)) * law[abs(z)]) for z, mass in moved.items()
+    )
     found = QuantisedProfile(polya(30, 0.5), 10).delta(0.2, 10)
     assert float(truth) == pytest.approx(1.84e-5, rel=3e-3)
     assert found == pytest.approx(4.6e-6, rel=3e-3)
@@ -380,9 +458,16 @@ def test_rounding_first_protects_one_person_not_ten() -> None:
 
 def test_quantised_corners() -> None:
     assert QuantisedProfile(AdditiveNoise(Geometric(1000.0)), 10).pure(13) >= 2000.0
-    bounded = QuantisedProfile(AdditiveNoise(BoundedNoise(truncated_geometric(0.7, 4), 3, True)), 10)
+    bounded = QuantisedProfile(
+        AdditiveNoise(BoundedNoise(truncated_geometric(0.7, 4), 3, True)), 10
+    )
     for distance in (3, 13):
-        assert 0.0 < bounded.delta(math.inf, distance) == bounded.delta(800.0, distance) <= bounded.delta(690.0, distance)
+        assert (
+            0.0
+            < bounded.delta(math.inf, distance)
+            == bounded.delta(800.0, distance)
+            <= bounded.delta(690.0, distance)
+        )
     assert QuantisedProfile(AdditiveNoise(Geometric(90.0)), 10).delta(800.0, 3) == 0.0
     plain = polya(10, 0.5)
     assert QuantisedProfile(plain, 1).delta(0.2, 3) == pytest.approx(plain.delta(0.2, 3), rel=1e-14)

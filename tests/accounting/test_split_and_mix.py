@@ -1,4 +1,4 @@
-"""The certified sigma against the exact generating function, brute force and the published closed form."""
+"""Certified sigma against the generating function, brute force and the published form."""
 
 from __future__ import annotations
 
@@ -12,9 +12,15 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.tables import check_all
 
 from metricshuffle.accounting.sums import split_and_mix
-from metricshuffle.accounting.sums.split_and_mix import SplitAndMix, messages_needed, security_bits, view_penalty
+from metricshuffle.accounting.sums.split_and_mix import (
+    SplitAndMix,
+    messages_needed,
+    security_bits,
+    view_penalty,
+)
 from metricshuffle.errors import ConditionError, InputError
 from metricshuffle.privacy.profile import PureProfile
 
@@ -25,7 +31,10 @@ DIGITS = 400
 def logarithm(n: int, g: int) -> tuple[list[mpmath.mpf], list[mpmath.mpf]]:
     """Coefficients 0..n of a(x) = sum_k (kg)!/(g!)^(2k) x^k/k! and of log a."""
     with mpmath.workdps(DIGITS):
-        a = [mpmath.mpf(math.factorial(k * g)) / (math.factorial(g) ** (2 * k) * math.factorial(k)) for k in range(n + 1)]
+        a = [
+            mpmath.mpf(math.factorial(k * g)) / (math.factorial(g) ** (2 * k) * math.factorial(k))
+            for k in range(n + 1)
+        ]
         c = [mpmath.mpf(0)] * (n + 1)
         for m in range(1, n + 1):
             c[m] = a[m] - sum((k * c[k] * a[m - k] for k in range(1, m)), mpmath.mpf(0)) / m
@@ -52,7 +61,10 @@ def components(n: int, edges: list[tuple[int, int]]) -> int:
 @cache
 def component_counts(n: int, g: int) -> Counter[int]:
     """How many of the (ng)! permutations give each number of components."""
-    return Counter(components(n, [(j // g, image // g) for j, image in enumerate(s)]) for s in permutations(range(n * g)))
+    return Counter(
+        components(n, [(j // g, image // g) for j, image in enumerate(s)])
+        for s in permutations(range(n * g))
+    )
 
 
 def enumerated_excess(n: int, g: int, q: int) -> float:
@@ -63,7 +75,9 @@ def enumerated_excess(n: int, g: int, q: int) -> float:
 
 def views(y: tuple[int, ...], messages: int, q: int) -> Counter[tuple[int, ...]]:
     """The law of the multiset of all messages (as weights), every choice of shares enumerated."""
-    users = [[(*s, (value - sum(s)) % q) for s in product(range(q), repeat=messages - 1)] for value in y]
+    users = [
+        [(*s, (value - sum(s)) % q) for s in product(range(q), repeat=messages - 1)] for value in y
+    ]
     law: Counter[tuple[int, ...]] = Counter({(0,) * q: 1})
     for choices in users:
         # a user contributes a vector of multiplicities; few distinct ones, so convolve those
@@ -77,21 +91,25 @@ def views(y: tuple[int, ...], messages: int, q: int) -> Counter[tuple[int, ...]]
 
 
 def total_variation(first: Counter[tuple[int, ...]], second: Counter[tuple[int, ...]]) -> float:
-    return sum(abs(first[view] - second[view]) for view in first | second) / (2 * sum(first.values()))
+    return sum(abs(first[view] - second[view]) for view in first | second) / (
+        2 * sum(first.values())
+    )
 
 
-@pytest.mark.parametrize(("n", "g"), [(2, 1), (2, 2), (2, 3), (3, 1), (3, 2), (4, 1), (4, 2)])
-@pytest.mark.parametrize("q", [2, 3, 6, 1000])
+@check_all(("n", "g"), [(2, 1), (2, 2), (2, 3), (3, 1), (3, 2), (4, 1), (4, 2)])
+@check_all("q", [2, 3, 6, 1000])
 def test_generating_function_counts_components(n: int, g: int, q: int) -> None:
     assert float(exact_excess(n, g, q)) == pytest.approx(enumerated_excess(n, g, q), rel=1e-12)
 
 
-@pytest.mark.parametrize(("n", "messages"), [(2, 2), (2, 3), (2, 4), (3, 2), (3, 3), (3, 4)])
-@pytest.mark.parametrize("q", [3, 4, 5, 6, 7])
+@check_all(("n", "messages"), [(2, 2), (2, 3), (2, 4), (3, 2), (3, 3), (3, 4)])
+@check_all("q", [3, 4, 5, 6, 7])
 def test_theorem_holds_for_every_view(n: int, messages: int, q: int) -> None:
     bound = math.sqrt(exact_excess(n, messages - 1, q))
     base = views((0,) * n, messages, q)
-    others = [views((shift, q - shift, *([0] * (n - 2))), messages, q) for shift in range(1, q // 2 + 1)]
+    others = [
+        views((shift, q - shift, *([0] * (n - 2))), messages, q) for shift in range(1, q // 2 + 1)
+    ]
     distances = [total_variation(base, other) for other in others]
     assert max(distances) > 0.01
     assert max(distances) <= bound
@@ -110,14 +128,16 @@ def test_certified_and_nearly_exact(n: int, messages: int) -> None:
             continue
         sigma = security_bits(n, messages, q)
         assert 0.0 <= sigma <= max(0.0, -0.5 * truth)
-        # q^(C-1) - 1 is bounded by q^(C-1), which costs half a bit at q = 2; the middle term is crude below ten bits
+        # q^(C-1) - 1 is bounded by q^(C-1), which costs half a bit at q = 2; the middle term is
+        # crude below ten bits
         if -0.5 * truth > 10.0:
             assert sigma >= -0.5 * truth - 0.5 * math.log2(q / (q - 1)) - 1e-3
 
 
 def test_growth_step_of_the_proof() -> None:
     for n, g, q in [(2, 2, 5), (7, 2, 1000), (15, 4, 2**32), (30, 3, 2**64)]:
-        smaller, larger = exact_excess(n, g, q) + 1, exact_excess(n + 1, g, q) + 1
+        smaller = exact_excess(n, g, q) + 1
+        larger = exact_excess(n + 1, g, q) + 1
         assert larger <= smaller * (1 + mpmath.mpf(q - 1) / math.comb((n + 1) * g, g))
     # two groups start from one, so the step is exact there
     assert float(exact_excess(2, 3, 7)) == pytest.approx(6 / math.comb(6, 3), rel=1e-12)
@@ -130,15 +150,19 @@ def test_ratios_of_the_proof() -> None:
         for k in range(1, n // 2):
             assert r[k + 1] < r[k]
             first = math.comb(n - k, 1) / math.comb((n - k) * g, g)
-            assert split_and_mix._ratio(n, g, 11, k, k) == pytest.approx(r[k + 1] / r[k] + 10 * first / (k + 1), rel=1e-12)
+            assert split_and_mix._ratio(n, g, 11, k, k) == pytest.approx(
+                r[k + 1] / r[k] + 10 * first / (k + 1), rel=1e-12
+            )
 
 
-@pytest.mark.parametrize("n", [999, 1000, 1001, 1500])
+@check_all("n", [999, 1000, 1001, 1500])
 def test_entropy_bound_of_the_middle_meets_the_integers(n: int) -> None:
     third = -(-n // 3)
     for g in (2, 5):
         truth = math.log2(math.comb(n, third)) - math.log2(math.comb(n * g, third * g))
-        others = math.log2(n // 2 - third + 1) + math.log2(3) + split_and_mix._log2_growth(n // 2, g, 3)
+        others = (
+            math.log2(n // 2 - third + 1) + math.log2(3) + split_and_mix._log2_growth(n // 2, g, 3)
+        )
         others += math.log2(1.0 + 2.0 ** split_and_mix._log2_growth(n - third, g, 3))
         assert truth - 1e-9 <= split_and_mix._log2_middle(n, g, 3) - others <= 0.9 * truth
 
@@ -162,15 +186,19 @@ def closed_form(n: int, messages: int, q: int) -> float:
 
 @given(size=st.floats(math.log2(19), 40), messages=st.integers(3, 40), width=st.floats(1, 64))
 def test_never_below_the_closed_form(size: float, messages: int, width: float) -> None:
-    n, q = math.ceil(2**size), math.floor(2**width)
+    n = math.ceil(2**size)
+    q = math.floor(2**width)
     closed = closed_form(n, messages, q)
     if closed > 0:
         assert security_bits(n, messages, q) >= closed
 
 
 @given(size=st.floats(math.log2(19), 40), messages=st.integers(3, 30), width=st.floats(1, 64))
-def test_more_users_more_messages_smaller_modulus_are_safer(size: float, messages: int, width: float) -> None:
-    n, q = math.ceil(2**size), math.floor(2**width)
+def test_more_users_more_messages_smaller_modulus_are_safer(
+    size: float, messages: int, width: float
+) -> None:
+    n = math.ceil(2**size)
+    q = math.floor(2**width)
     sigma = security_bits(n, messages, q)
     # neither bound need be monotone to the last digit, only the truth is
     assert security_bits(n + 1 + n // 7, messages, q) >= sigma - 1e-6
@@ -180,7 +208,8 @@ def test_more_users_more_messages_smaller_modulus_are_safer(size: float, message
 
 @given(size=st.floats(math.log2(19), 40), bits=st.floats(0, 200), width=st.floats(1, 64))
 def test_messages_needed_is_the_smallest(size: float, bits: float, width: float) -> None:
-    n, q = math.ceil(2**size), math.floor(2**width)
+    n = math.ceil(2**size)
+    q = math.floor(2**width)
     messages = messages_needed(n, q, bits)
     assert messages >= 3
     assert security_bits(n, messages, q) >= bits
@@ -226,14 +255,21 @@ def test_penalty_at_the_edges() -> None:
     assert view_penalty(math.inf, 40.0) == 1.0
     assert view_penalty(1e9, 4000.0) == 1.0
     assert 0.0 < view_penalty(0.0, 4000.0) < 1e-300
-    for epsilon, sigma in ((math.nan, 40.0), (-1.0, 40.0), (1.0, math.nan), (1.0, -1.0), (1.0, math.inf)):
+    for epsilon, sigma in (
+        (math.nan, 40.0),
+        (-1.0, 40.0),
+        (1.0, math.nan),
+        (1.0, -1.0),
+        (1.0, math.inf),
+    ):
         with pytest.raises(InputError):
             view_penalty(epsilon, sigma)
 
 
 def test_penalty_really_covers_a_view() -> None:
-    """Two users' noisy sum, ideal against shares: the hockey-stick of the views is within delta + penalty."""
-    q, messages = 7, 4
+    """Two users' noisy sum, ideal against shares: hockey-stick within delta + penalty."""
+    q = 7
+    messages = 4
     tau = 0.5 * math.sqrt(exact_excess(2, messages - 1, q))
     noise = {-1: 1, 0: 2, 1: 1}
 

@@ -10,7 +10,7 @@ import pytest
 from tests.oracles.shuffled_brute_force import every_data_set
 
 from metricshuffle.amplification.amplify import amplify
-from metricshuffle.amplification.channel_pair import ChannelPair
+from metricshuffle.randomizers.channel import ChannelPair
 
 
 def test_the_others_need_not_hold_either_input_of_the_pair() -> None:

@@ -1,4 +1,4 @@
-"""A promise about every distance, kept by the best of all bounds: against every data set, against single answers, and what is refused."""
+"""Guarantees at every distance by the best bound: data sets, single answers, rejections."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 from tests.oracles.shuffled_brute_force import every_data_set
+from tests.tables import check_all
 
 from metricshuffle.amplification.best_bound import BestBoundProfile
 from metricshuffle.amplification.pair_cover import distances_of, pairs_within
@@ -32,19 +33,24 @@ def profile_of(randomizer: Randomizer, users: int) -> BestBoundProfile:
     return BestBoundProfile(randomizer, users, randomizer.diameter)
 
 
-@pytest.mark.parametrize("shape", ["linear", "flat"])
+@check_all("shape", ["linear", "flat"])
 def test_a_kept_promise_is_true_in_fractions(shape: Shape) -> None:
-    """Channels of three or four points on a line, every data set: no pair shows more than the promise allows at its own distance."""
-    source, kept = random.Random(17), 0
+    """Channels of three or four points on a line: no pair exceeds the guarantee, every data set."""
+    source = random.Random(17)
+    kept = 0
     for turn in range(40):
         inputs = source.choice((3, 4))
         weights = [[source.randint(3, 6) for _ in range(2)] for _ in range(inputs)]
         weights = [[*row, 20 - sum(row)] for row in weights]
         places = np.cumsum([0.0, *(source.choice((0.5, 1.0, 1.5)) for _ in range(inputs - 1))])
         apart = np.abs(places[:, None] - places)
-        profile = profile_of(Channel(np.array(weights) / 20.0, distances=apart), users := source.randint(2, 4))
+        profile = profile_of(
+            Channel(np.array(weights) / 20.0, distances=apart), users := source.randint(2, 4)
+        )
         distance = float(source.choice(sorted(set(apart[apart > 0.0].tolist()))))
-        steps = Fraction(source.randint(1, 12), 20)  # e^epsilon at the distance is 1 + steps; (1 + steps)^(1/2) and so on closer by
+        steps = Fraction(
+            source.randint(1, 12), 20
+        )  # e^epsilon at the distance is 1 + steps; (1 + steps)^(1/2) and so on closer by
         epsilon = math.log(1 + steps)
         delta = 10.0 ** source.uniform(-3.0, -0.7)
         if not profile.covers(epsilon, delta, distance, shape):
@@ -56,11 +62,15 @@ def test_a_kept_promise_is_true_in_fractions(shape: Shape) -> None:
                 allowed = epsilon * (apart[a, b] / distance if shape == "linear" else 1.0)
                 growth = Fraction(math.exp(allowed)).limit_denominator(10**6)
                 truth = max(every_data_set(weights, a, b, users, growth).values())
-                assert float(truth) <= delta * (1.0 + 1e-9) + 1e-6, (weights, a, b)  # (the growth is rounded to 1e-6)
+                assert float(truth) <= delta * (1.0 + 1e-9) + 1e-6, (
+                    weights,
+                    a,
+                    b,
+                )  # (the growth is rounded to 1e-6)
     assert kept > 10
 
 
-@pytest.mark.parametrize(
+@check_all(
     ("randomizer", "users", "distance"),
     [
         (BoundedGeometric(12, 0.3), 20_000, 4.0),
@@ -69,9 +79,12 @@ def test_a_kept_promise_is_true_in_fractions(shape: Shape) -> None:
         (KaryRandomizedResponse(5, 2.0), 3000, 1.0),
         (KaryRandomizedResponse(2, 2.0), 3000, 1.0),
         (Rappor(6, 2.0), 3000, 1.0),
-        (ExponentialMechanism(np.abs(np.subtract.outer(np.arange(7.0), np.arange(7.0))), 0.5), 3000, 3.0),
+        (
+            ExponentialMechanism(np.abs(np.subtract.outer(np.arange(7.0), np.arange(7.0))), 0.5),
+            3000,
+            3.0,
+        ),
     ],
-    ids=lambda value: f"{type(value).__name__}" if isinstance(value, Randomizer) else str(value),
 )
 def test_covers_where_epsilon_says_so(randomizer: Randomizer, users: int, distance: float) -> None:
     profile = profile_of(randomizer, users)
@@ -80,7 +93,10 @@ def test_covers_where_epsilon_says_so(randomizer: Randomizer, users: int, distan
     assert profile.nearly_covers(epsilon * 1.002, 1e-6, distance, "flat")
     assert not profile.covers(epsilon * 0.99, 1e-6, distance, "flat")
     assert not profile.nearly_covers(epsilon * 0.97, 1e-6, distance, "flat")
-    needed = max(profile.epsilon(1e-6, apart) * distance / apart for apart in distances_of(randomizer, distance))
+    needed = max(
+        profile.epsilon(1e-6, apart) * distance / apart
+        for apart in distances_of(randomizer, distance)
+    )
     assert profile.covers(needed * 1.002, 1e-6, distance)
     assert profile.nearly_covers(needed * 1.002, 1e-6, distance)
     assert not profile.covers(needed * 0.99, 1e-6, distance)
@@ -92,7 +108,9 @@ def test_covers_where_epsilon_says_so(randomizer: Randomizer, users: int, distan
 
 def test_distances_there_are() -> None:
     assert distances_of(BoundedGeometric(6, 0.3), 3.0) == [1.0, 2.0, 3.0]
-    assert distances_of(PlanarGeometric(3, 3, 0.3, 2.0), 4.1) == pytest.approx([2.0, 2.0 * math.sqrt(2.0), 4.0])
+    assert distances_of(PlanarGeometric(3, 3, 0.3, 2.0), 4.1) == pytest.approx(
+        [2.0, 2.0 * math.sqrt(2.0), 4.0]
+    )
     assert distances_of(KaryRandomizedResponse(4, 1.0), 1.0) == [1.0]
     assert distances_of(KaryRandomizedResponse(4, 1.0), 0.5) == []
     uneven = np.array([[0.0, 0.3, 1.0], [0.3, 0.0, 0.7], [1.0, 0.7, 0.0]])
@@ -104,8 +122,13 @@ def test_distances_there_are() -> None:
     assert Target(5.0, 1e-6, 0.5, "flat").kept_by(profile_of(line, 1000))
 
 
-@pytest.mark.parametrize(
-    "source", [BoundedGeometric(7, 0.3), PlanarGeometric(4, 3, 0.3, 0.5), PlanarGeometric(3, 3, 0.3, metric="manhattan")]
+@check_all(
+    "source",
+    [
+        BoundedGeometric(7, 0.3),
+        PlanarGeometric(4, 3, 0.3, 0.5),
+        PlanarGeometric(3, 3, 0.3, metric="manhattan"),
+    ],
 )
 def test_pairs_of_lines_and_grids_are_theirs(source: Randomizer) -> None:
     for distance in (0.5, 1.0, 1.5, 2.0, source.diameter):
@@ -113,7 +136,7 @@ def test_pairs_of_lines_and_grids_are_theirs(source: Randomizer) -> None:
 
 
 def test_a_diagonal_step_may_decide() -> None:
-    """At the promise's own distance one report alone is enough; a diagonal step needs the others, and what hides it is named."""
+    """One report is enough at the guarantee's distance; a diagonal step needs the others."""
     grid = profile_of(PlanarGeometric(4, 4, 0.45), 30_000)
     assert grid.delta_winner(0.91, 2.0).bound == "local"
     allowed = 0.91 / math.sqrt(2.0)

@@ -1,4 +1,4 @@
-"""From the epsilon that is wanted to a local epsilon or a number of people: certified there, refuted just beyond, and sentences."""
+"""Local epsilon or people for a target: certified there, refuted just beyond, and errors."""
 
 from __future__ import annotations
 
@@ -7,11 +7,17 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
+from tests.tables import check_all
 
 import metricshuffle as ms
+from metricshuffle.accounting.composition.composed_profile import TabulatedProfile
 from metricshuffle.amplification.amplify import Amplification, GenericLDP, amplify, amplify_metric
-from metricshuffle.amplification.inverse_search import fewest, fewest_users, largest_local_epsilon, largest_strength
-from metricshuffle.amplification.tabulated_profile import TabulatedProfile
+from metricshuffle.amplification.inverse_search import (
+    fewest,
+    fewest_users,
+    largest_local_epsilon,
+    largest_strength,
+)
 from metricshuffle.errors import InputError
 from metricshuffle.randomizers import (
     BinaryRandomizedResponse,
@@ -49,7 +55,9 @@ SLOWLY = pytest.mark.slow
         *(pytest.param(name, 200, 0.5, 1e-3, marks=SLOWLY) for name in FAMILIES if name != "2-RR"),
     ],
 )
-def test_local_epsilons_are_certified_and_nothing_much_larger_is_possible(name: str, users: int, epsilon: float, delta: float) -> None:
+def test_local_epsilons_are_certified_and_nothing_much_larger_is_possible(
+    name: str, users: int, epsilon: float, delta: float
+) -> None:
     family, distance = FAMILIES[name]
     found = largest_local_epsilon(family, epsilon, delta, users, distance=distance)
     assert found.certified == found.lower < found.upper
@@ -66,16 +74,25 @@ def test_local_epsilons_are_certified_and_nothing_much_larger_is_possible(name: 
 @pytest.mark.parametrize(
     ("name", "epsilon", "delta"),
     [
-        ("2-RR", 0.5, 1e-3), ("10-RR", 0.8, 0.02), ("any", 0.5, 1e-3),
-        *(pytest.param(name, *kept, marks=SLOWLY) for name in ("10-RR", "subset", "geometric") for kept in ((0.8, 0.02), (0.5, 1e-3))),
+        ("2-RR", 0.5, 1e-3),
+        ("10-RR", 0.8, 0.02),
+        ("any", 0.5, 1e-3),
+        *(
+            pytest.param(name, *kept, marks=SLOWLY)
+            for name in ("10-RR", "subset", "geometric")
+            for kept in ((0.8, 0.02), (0.5, 1e-3))
+        ),
     ],
-)  # fmt: skip
+)
 def test_few_users_are_counted_one_by_one(name: str, epsilon: float, delta: float) -> None:
     family, distance = FAMILIES[name]
     member = family(1.0)
     found = fewest_users(member, epsilon, delta, distance=distance)
     assert 1 <= found.lower <= found.upper == found.certified
-    bands = {users: amplify(member, users).delta(epsilon, distance) for users in range(max(1, int(found.lower) - 2), found.certified + 1)}
+    bands = {
+        users: amplify(member, users).delta(epsilon, distance)
+        for users in range(max(1, int(found.lower) - 2), found.certified + 1)
+    }
     assert amplify(member, found.certified).epsilon(delta, distance).upper <= epsilon
     if found.certified > 1:
         assert bands[found.certified - 1].upper > delta * (1.0 - 1e-6)
@@ -84,22 +101,30 @@ def test_few_users_are_counted_one_by_one(name: str, epsilon: float, delta: floa
     assert f"{found.certified:,} honest" in found.explain()
 
 
-@pytest.mark.parametrize(("epsilon", "delta"), [(1e-3, 1e-9), (1e-5, 1e-14)])
+@check_all(("epsilon", "delta"), [(1e-3, 1e-9), (1e-5, 1e-14)])
 def test_many_users(epsilon: float, delta: float) -> None:
     response = KaryRandomizedResponse(10, 1.0)
     found = fewest_users(response, epsilon, delta)
     assert 10**6 < found.lower <= found.upper <= 1.001 * found.lower
     assert amplify(response, found.certified).epsilon(delta).upper <= epsilon
     assert amplify(response, int(found.lower) - 1).delta(epsilon).lower > delta
-    back = largest_local_epsilon(lambda local: KaryRandomizedResponse(10, local), epsilon, delta, found.certified)
+    back = largest_local_epsilon(
+        lambda local: KaryRandomizedResponse(10, local), epsilon, delta, found.certified
+    )
     assert back.lower == pytest.approx(1.0, rel=1e-3)
 
 
-@pytest.mark.parametrize(
+@check_all(
     ("member", "epsilon", "delta"),
-    [(KaryRandomizedResponse(10, 6.0), 0.01, 1e-9), (BinaryRandomizedResponse(1.0), 1e-3, 1e-8), (LocalHash(100, 2.0), 0.05, 1e-8)],
+    [
+        (KaryRandomizedResponse(10, 6.0), 0.01, 1e-9),
+        (BinaryRandomizedResponse(1.0), 1e-3, 1e-8),
+        (LocalHash(100, 2.0), 0.05, 1e-8),
+    ],
 )
-def test_fewest_users_takes_a_few_close_looks(member: Randomizer, epsilon: float, delta: float) -> None:
+def test_fewest_users_takes_a_few_close_looks(
+    member: Randomizer, epsilon: float, delta: float
+) -> None:
     """Secants next to the crossing: halving took 18 to 28."""
     close: list[float] = []
 
@@ -112,7 +137,9 @@ def test_fewest_users_takes_a_few_close_looks(member: Randomizer, epsilon: float
     assert found.lower <= found.upper <= found.lower * (1.0 + 2e-4)
     unit = max(1, math.floor(1e-6 * found.certified))
     assert (
-        amplify(member, found.certified).epsilon(delta).upper <= epsilon < amplify(member, found.certified - 2 * unit).epsilon(delta).upper
+        amplify(member, found.certified).epsilon(delta).upper
+        <= epsilon
+        < amplify(member, found.certified - 2 * unit).epsilon(delta).upper
     )
     assert amplify(member, int(found.lower) - 1).delta(epsilon).lower > delta
 
@@ -126,7 +153,9 @@ def test_what_needs_no_search() -> None:
     assert one.lower == pytest.approx(0.5, rel=1e-4)
     pure = largest_local_epsilon(lambda local: KaryRandomizedResponse(10, local), 0.5, 0.0, 1000)
     assert pure.lower == 0.5  # nothing is gained at delta 0
-    huge = largest_local_epsilon(lambda local: KaryRandomizedResponse(10, local), 60.0, 1e-9, 10)  # more than any report can give away
+    huge = largest_local_epsilon(
+        lambda local: KaryRandomizedResponse(10, local), 60.0, 1e-9, 10
+    )  # more than any report can give away
     assert huge.lower > 43.0
     assert huge.upper == math.inf
     assert "No larger one was found" in huge.explain()
@@ -137,7 +166,9 @@ def test_rounds_count_together() -> None:
     def family(local: float) -> KaryRandomizedResponse:
         return KaryRandomizedResponse(3, local)
 
-    one, three = (largest_local_epsilon(family, 0.5, 1e-4, 1000, rounds=rounds) for rounds in (1, 3))
+    one, three = (
+        largest_local_epsilon(family, 0.5, 1e-4, 1000, rounds=rounds) for rounds in (1, 3)
+    )
     assert three.lower < one.lower
     assert amplify(family(three.lower), 1000, rounds=3).epsilon(1e-4).upper <= 0.5
     assert "over 3 rounds together" in three.explain()
@@ -158,15 +189,27 @@ def test_only_honest_people_count() -> None:
     def family(local: float) -> KaryRandomizedResponse:
         return KaryRandomizedResponse(3, local)
 
-    assert largest_local_epsilon(family, 0.2, 1e-5, 4000, "50%").lower == largest_local_epsilon(family, 0.2, 1e-5, 2000).lower
+    assert (
+        largest_local_epsilon(family, 0.2, 1e-5, 4000, "50%").lower
+        == largest_local_epsilon(family, 0.2, 1e-5, 2000).lower
+    )
 
 
 def test_any_pair_of_bounds_can_be_asked() -> None:
-    found = largest_strength(lambda rate, _: amplify_metric(rate, 1.0, 2.0, users=5000), 0.1, 1e-6, None, "rate", users=5000)
+    found = largest_strength(
+        lambda rate, _: amplify_metric(rate, 1.0, 2.0, users=5000),
+        0.1,
+        1e-6,
+        None,
+        "rate",
+        users=5000,
+    )
     assert amplify_metric(found.lower, 1.0, 2.0, users=5000).epsilon(1e-6).upper <= 0.1
     assert "At rate" in found.explain()
     assert "padded exponential mechanism" in found.explain()
-    people = fewest(lambda users, _: amplify_metric(0.5, 1.0, 2.0, users=int(users)), 0.1, 1e-6, None)
+    people = fewest(
+        lambda users, _: amplify_metric(0.5, 1.0, 2.0, users=int(users)), 0.1, 1e-6, None
+    )
     assert amplify_metric(0.5, 1.0, 2.0, users=people.certified).epsilon(1e-6).upper <= 0.1
 
 

@@ -1,4 +1,4 @@
-"""The data set and the pair that a lower end names: recomputed from the definition, they give away at least that much."""
+"""Data set and pair behind a lower bound: recomputed, they have at least that epsilon."""
 
 from __future__ import annotations
 
@@ -12,36 +12,31 @@ from typing import Any
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from tests.catalogue.randomizers import COUNTED, SMALL
+from tests.tables import check_all
 
 from metricshuffle.amplification import input_representatives, worst_case_data_sets
-from metricshuffle.amplification.amplify import Amplification, amplify, amplify_generic, amplify_metric
-from metricshuffle.amplification.channel_pair import ChannelPair
+from metricshuffle.amplification.amplify import (
+    Amplification,
+    amplify,
+    amplify_generic,
+    amplify_metric,
+)
 from metricshuffle.amplification.input_classes import input_classes_of
 from metricshuffle.amplification.input_representatives import class_representatives
-from metricshuffle.amplification.lower_bound import Witness
+from metricshuffle.amplification.lower_bound import DataSetWitness
 from metricshuffle.amplification.padded_exponential_lower import pem_rows
 from metricshuffle.amplification.random_task import random_task
 from metricshuffle.amplification.worst_case_data_sets import value_of
 from metricshuffle.randomizers import (
-    BoundedGeometric,
     Channel,
-    ClusteredResponse,
-    Duchi,
-    ExponentialMechanism,
-    HadamardResponse,
-    Harmony,
     KaryRandomizedResponse,
     LaplaceOnInterval,
-    LocalHash,
-    PckvGrr,
-    PlanarGeometric,
-    PrivKV,
     Randomizer,
     Rappor,
-    SubsetExponential,
-    SubsetSelection,
     WitchHat,
 )
+from metricshuffle.randomizers.channel import ChannelPair
 
 Floats = NDArray[np.float64]
 
@@ -54,15 +49,20 @@ def counted(laws: list[Floats]) -> dict[tuple[int, ...], float]:
         for counts, mass in total.items():
             for report, chance in enumerate(law.tolist()):
                 if chance:
-                    after[(*counts[:report], counts[report] + 1, *counts[report + 1 :])] += mass * chance
+                    after[(*counts[:report], counts[report] + 1, *counts[report + 1 :])] += (
+                        mass * chance
+                    )
         total = after
     return total
 
 
 def given_away(first: Floats, second: Floats, others: list[Floats], epsilon: float) -> float:
     """The divergence of the shuffled reports, first from second, by the definition."""
-    one, two = counted([first, *others]), counted([second, *others])
-    return math.fsum(max(0.0, mass - math.exp(epsilon) * two.get(counts, 0.0)) for counts, mass in one.items())
+    one = counted([first, *others])
+    two = counted([second, *others])
+    return math.fsum(
+        max(0.0, mass - math.exp(epsilon) * two.get(counts, 0.0)) for counts, mass in one.items()
+    )
 
 
 def merged(rows: Floats) -> Floats:
@@ -75,7 +75,7 @@ def merged(rows: Floats) -> Floats:
 
 
 def law_of(randomizer: Randomizer, value: Any) -> Floats:
-    """The row of an input that was named by its value; between grid points the mixture of its neighbours."""
+    """Row of an input named by its value; between grid points the mixture of neighbours."""
     values = [value_of(randomizer, code) for code in range(randomizer.inputs)]
     rows = randomizer.rows()
     if value in values:
@@ -86,7 +86,13 @@ def law_of(randomizer: Randomizer, value: Any) -> Floats:
     return np.asarray((1.0 - share) * rows[math.floor(place)] + share * rows[math.floor(place) + 1])
 
 
-def check(answer: Amplification, randomizer: Randomizer, distance: float | None, epsilon: float, delta: float) -> None:
+def check(
+    answer: Amplification,
+    randomizer: Randomizer,
+    distance: float | None,
+    epsilon: float,
+    delta: float,
+) -> None:
     """Both ways to ask."""
     for band, at, least in (
         (answer.delta(epsilon, distance), epsilon, None),
@@ -96,43 +102,24 @@ def check(answer: Amplification, randomizer: Randomizer, distance: float | None,
             assert band.attained is None
             continue
         witness = band.attained
-        assert isinstance(witness, Witness)
+        assert isinstance(witness, DataSetWitness)
         assert sum(many for _, many in witness.others) == answer.users - 1
         held = [value for value, many in witness.others for _ in range(many)]
-        laws = merged(np.array([law_of(randomizer, value) for value in (witness.first, witness.second, *held)]))
-        found = given_away(laws[0], laws[1], list(laws[2:]), band.lower * (1.0 - 1e-6) if at is None else at)
+        laws = merged(
+            np.array(
+                [law_of(randomizer, value) for value in (witness.first, witness.second, *held)]
+            )
+        )
+        found = given_away(
+            laws[0], laws[1], list(laws[2:]), band.lower * (1.0 - 1e-6) if at is None else at
+        )
         assert found >= (band.lower if least is None else least) * (1.0 - 1e-7), (witness, band)
         json.dumps(witness.document(), allow_nan=False)
         if distance is not None and isinstance(randomizer, LaplaceOnInterval | WitchHat):
             assert abs(witness.first - witness.second) <= distance * (1.0 + 1e-12)
 
 
-LINE = np.abs(np.arange(5)[:, None] - np.arange(5)).astype(np.float64)
-SMALL: dict[str, tuple[Randomizer, int, float | None]] = {
-    "2-RR": (KaryRandomizedResponse(2, 1.5), 6, None),
-    "4-RR": (KaryRandomizedResponse(4, 1.0), 5, None),
-    "4-RR, alone": (KaryRandomizedResponse(4, 1.0), 1, None),
-    "geometric": (BoundedGeometric(4, 0.7), 4, 2.0),
-    "Laplace": (LaplaceOnInterval(0.0, 2.0, 1.0, 4), 4, 1.0),
-    "Laplace between steps": (LaplaceOnInterval(0.0, 2.0, 1.0, 4), 4, 0.7),
-    "WitchHat between steps": (WitchHat(1.0, 1.0, 1.5, 2), 3, 0.8),
-    "planar": (PlanarGeometric(2, 2, 0.6), 4, 1.0),
-    "exponential": (ExponentialMechanism(LINE, 0.6), 4, 3.0),
-    "RAPPOR": (Rappor(3, 2.0), 3, None),
-    "subset": (SubsetSelection(5, 1.0, 2), 3, None),
-    "PrivSet": (SubsetExponential(5, 2, 1.0), 3, None),
-    "Hadamard": (HadamardResponse(5, 1.0), 4, None),
-    "Hadamard, blocks": (HadamardResponse(6, 3.0), 4, None),
-    "hash": (LocalHash(4, 1.0, 3), 3, None),
-    "clustered": (ClusteredResponse(2, 2, 0.3, 2.0), 4, 0.3),
-    "Duchi": (Duchi(3, 1.0), 4, None),
-    "Harmony": (Harmony(2, 1.0), 4, None),
-    "PrivKV": (PrivKV(2, 1.0, 1.0), 3, None),
-    "PCKV": (PckvGrr(2, 1, 1.0), 3, None),
-}
-
-
-@pytest.mark.parametrize("name", SMALL)
+@check_all("name", SMALL)
 def test_the_named_data_set_gives_away_that_much(name: str) -> None:
     randomizer, users, distance = SMALL[name]
     check(amplify(randomizer, users), randomizer, distance, 0.1, 1e-2)
@@ -142,22 +129,16 @@ CLOSED = ["RAPPOR", "subset", "PrivSet", "Hadamard", "Hadamard, blocks", "hash",
 
 
 @pytest.mark.parametrize("name", CLOSED)
-def test_so_does_one_from_a_closed_form(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_data_set_of_a_closed_form_gives_away_that_much(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(worst_case_data_sets, "CLOSED_FORM_REPORTS", 0)
     randomizer, users, distance = SMALL[name]
     check(amplify(randomizer, users), randomizer, distance, 0.1, 1e-2)
 
 
-@pytest.mark.parametrize(
-    "randomizer",
-    [
-        KaryRandomizedResponse(5, 1.0), Rappor(5, 1.0), Rappor(2, 1.0), SubsetSelection(7, 1.0), SubsetExponential(7, 2, 1.0, 2),
-        HadamardResponse(7, 1.0), HadamardResponse(12, 3.0), HadamardResponse(3, 0.5), Duchi(4, 1.0), Duchi(5, 1.5), Harmony(1, 1.0),
-        Harmony(4, 2.0), LocalHash(9, 1.0, 3), LocalHash(20, 1.0, 3), LocalHash(6, 0.7, 2), LocalHash(5, 1.0, 5), LocalHash(3, 1.0, 3),
-    ],
-    ids=lambda randomizer: f"{type(randomizer).__name__}{randomizer.inputs}",
-)  # fmt: skip
-def test_every_sort_has_an_input(randomizer: Randomizer) -> None:
+@check_all("randomizer", COUNTED)
+def test_every_input_class_has_an_input(randomizer: Randomizer) -> None:
     """The law of (K_a/K_x, K_b/K_x) under the named x is the one that was counted."""
     rows = randomizer.rows()
     for a, b in randomizer.pairs():
@@ -168,10 +149,16 @@ def test_every_sort_has_an_input(randomizer: Randomizer) -> None:
             assert code is not None
             assert 0 <= code < randomizer.inputs
             for power, other in itertools.product((1, 2), repeat=2):  # moments of the two ratios
-                listed = float((rows[code] * (rows[a] / rows[code]) ** power * (rows[b] / rows[code]) ** other).sum())
-                assert float((law.mass * (law.a / law.mass) ** power * (law.b / law.mass) ** other).sum()) == pytest.approx(
-                    listed, rel=1e-9
+                listed = float(
+                    (
+                        rows[code]
+                        * (rows[a] / rows[code]) ** power
+                        * (rows[b] / rows[code]) ** other
+                    ).sum()
                 )
+                assert float(
+                    (law.mass * (law.a / law.mass) ** power * (law.b / law.mass) ** other).sum()
+                ) == pytest.approx(listed, rel=1e-9)
 
 
 def test_families_that_are_not_known_have_no_names(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -188,12 +175,23 @@ def test_families_that_are_not_known_have_no_names(monkeypatch: pytest.MonkeyPat
 def test_channels_of_any_shape() -> None:
     source = random.Random(12)
     for turn in range(25):
-        inputs, outputs = source.randint(2, 4), source.randint(2, 4)
+        inputs = source.randint(2, 4)
+        outputs = source.randint(2, 4)
         rows = np.array(
-            [[source.randint(0 if turn % 3 == 0 else 1, 9) + (y == 0) for y in range(outputs)] for _ in range(inputs)], dtype=float
+            [
+                [source.randint(0 if turn % 3 == 0 else 1, 9) + (y == 0) for y in range(outputs)]
+                for _ in range(inputs)
+            ],
+            dtype=float,
         )
         channel = Channel(rows / rows.sum(axis=1, keepdims=True))
-        check(amplify(channel, source.randint(1, 5)), channel, None, source.uniform(0.0, 0.5), 10.0 ** -source.uniform(1.0, 4.0))
+        check(
+            amplify(channel, source.randint(1, 5)),
+            channel,
+            None,
+            source.uniform(0.0, 0.5),
+            10.0 ** -source.uniform(1.0, 4.0),
+        )
 
 
 def test_one_pair_of_a_channel_is_named() -> None:
@@ -206,13 +204,19 @@ def test_one_pair_of_a_channel_is_named() -> None:
 
 
 def test_tasks_are_named_by_lists() -> None:
-    first, second = KaryRandomizedResponse(3, 1.0), KaryRandomizedResponse(2, 2.0)
+    first = KaryRandomizedResponse(3, 1.0)
+    second = KaryRandomizedResponse(2, 2.0)
     band = amplify(random_task([(0.25, first), (0.75, second)]), 4).delta(0.2)
     witness = band.attained
     assert witness is not None
-    laws = [np.concatenate([0.25 * first.law(one), 0.75 * second.law(two)]) for one, two in (witness.first, witness.second)]
+    laws = [
+        np.concatenate([0.25 * first.law(one), 0.75 * second.law(two)])
+        for one, two in (witness.first, witness.second)
+    ]
     held = [
-        np.concatenate([0.25 * first.law(value[0]), 0.75 * second.law(value[1])]) for value, many in witness.others for _ in range(many)
+        np.concatenate([0.25 * first.law(value[0]), 0.75 * second.law(value[1])])
+        for value, many in witness.others
+        for _ in range(many)
     ]
     assert given_away(laws[0], laws[1], held, 0.2) >= band.lower * (1.0 - 1e-9)
 
@@ -225,19 +229,35 @@ def test_any_randomizer_and_any_metric_name_a_mechanism() -> None:
     assert witness.mechanism == f"{options}-ary randomized response"
     response = KaryRandomizedResponse(options, 1.0)
     held = [response.law(value) for value, many in witness.others for _ in range(many)]
-    assert given_away(response.law(witness.first), response.law(witness.second), held, 0.1) >= band.lower * (1.0 - 1e-9)
+    assert given_away(
+        response.law(witness.first), response.law(witness.second), held, 0.1
+    ) >= band.lower * (1.0 - 1e-9)
 
     band = amplify_metric(1.0, 1.0, 2.0, 1.5, users=4).delta(0.1)
     witness = band.attained
     assert witness is not None
     assert "D(a,b) = 1, D(a,c) = 2, D(b,c) = 1.5" in witness.mechanism
-    rows = dict(zip("abc", pem_rows([[0.0, 1.0, 2.0], [1.0, 0.0, 1.5], [2.0, 1.5, 0.0]], (0, 1, 2)), strict=True))
+    rows = dict(
+        zip(
+            "abc",
+            pem_rows([[0.0, 1.0, 2.0], [1.0, 0.0, 1.5], [2.0, 1.5, 0.0]], (0, 1, 2)),
+            strict=True,
+        )
+    )
     held = [rows[value] for value, many in witness.others for _ in range(many)]
-    assert given_away(rows[witness.first], rows[witness.second], held, 0.1) >= band.lower * (1.0 - 1e-9)
+    assert given_away(rows[witness.first], rows[witness.second], held, 0.1) >= band.lower * (
+        1.0 - 1e-9
+    )
 
 
 def test_words() -> None:
-    assert Witness(0, 1, ((2, 9),)).words == "inputs 0 and 1 when all others hold 2"
-    assert Witness(0, 1, ((1, 3), (0, 9996))).words == "inputs 0 and 1 when 3 others hold 1 and 9,996 hold 0"
-    assert Witness(0.125, 1.0, ()).words == "inputs 0.125 and 1"
-    assert Witness([1.0, None], list(range(20)), ()).words == "inputs [1, -] and [0, 1, 2, 3, 4, 5, 6, 7, ...]"
+    assert DataSetWitness(0, 1, ((2, 9),)).words == "inputs 0 and 1 when all others hold 2"
+    assert (
+        DataSetWitness(0, 1, ((1, 3), (0, 9996))).words
+        == "inputs 0 and 1 when 3 others hold 1 and 9,996 hold 0"
+    )
+    assert DataSetWitness(0.125, 1.0, ()).words == "inputs 0.125 and 1"
+    assert (
+        DataSetWitness([1.0, None], list(range(20)), ()).words
+        == "inputs [1, -] and [0, 1, 2, 3, 4, 5, 6, 7, ...]"
+    )

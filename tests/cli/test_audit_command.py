@@ -1,4 +1,4 @@
-"""`metricshuffle audit`: exit codes, JSON, inputs as words, and batches that a deployed shuffler wrote."""
+"""`metricshuffle audit`: exit codes, JSON, inputs as words, and observed batches."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.wire.kinds import load_task, signed, stored
+from tests.catalogue.planned_tasks import load_task, signed, stored
 
 from metricshuffle.auditing import audit as audits
 from metricshuffle.auditing.neighbours import Neighbours
@@ -18,7 +18,20 @@ from metricshuffle.queries import Histogram, UserHistogram
 from metricshuffle.randomness import Randomness
 from metricshuffle.spaces import Categories, Grid, Space, users_of
 
-FIELDS = {"epsilon", "delta", "confidence", "promised", "first", "second", "others", "batches", "hits", "most", "refuted", "plan"}
+FIELDS = {
+    "epsilon",
+    "delta",
+    "confidence",
+    "promised",
+    "first",
+    "second",
+    "others",
+    "batches",
+    "hits",
+    "most",
+    "refuted",
+    "plan",
+}
 
 
 @pytest.fixture
@@ -35,7 +48,9 @@ def task(terminal: Any) -> Any:
 def test_a_promise_that_is_kept(terminal: Any, task: Any) -> None:
     result = terminal("audit", "task.json", "--batches", "400", "--confidence", "0.99999")
     assert result.exit_code == 0, result.output
-    assert result.stdout.startswith("Consistent with the promised epsilon 1: the shuffled output shows at least epsilon 0")
+    assert result.stdout.startswith(
+        "Consistent with the promised epsilon 1: the shuffled output shows at least epsilon 0"
+    )
     assert "with confidence 99.999 %." in result.stdout
     assert "200 batches with 0 kcal and in" in result.stdout
 
@@ -56,13 +71,20 @@ def test_a_promise_that_is_not(terminal: Any, task: Any) -> None:
 
 
 def test_inputs_of_ones_own(terminal: Any, task: Any) -> None:
-    document = json.loads(terminal("audit", "task.json", "--batches", "100", "--first", "3", "--second", "5", "--json").stdout)
+    document = json.loads(
+        terminal(
+            "audit", "task.json", "--batches", "100", "--first", "3", "--second", "5", "--json"
+        ).stdout
+    )
     assert (document["first"], document["second"]) == ("3 kcal", "5 kcal")
     assert document["promised"] == pytest.approx(0.4)
     for words, told in (
         (("--first", "3"), "give both inputs"),
         (("--first", "3", "--second", "x"), "--second must be a number"),
-        (("--first", "3", "--second", "99"), "--second must lie in whole numbers from 0 to 20 kcal, got '99'"),
+        (
+            ("--first", "3", "--second", "99"),
+            "--second must lie in whole numbers from 0 to 20 kcal, got '99'",
+        ),
         (("--first", "3", "--second", "20"), "the promise covers 5"),
         (("--others", "-1"), "--others must lie in"),
         (("--batches", "2"), "batches must be a whole number from 8"),
@@ -74,12 +96,19 @@ def test_inputs_of_ones_own(terminal: Any, task: Any) -> None:
 
 
 def test_words_become_values() -> None:
-    labels, grid = Categories(["tea", "black coffee"]), Grid(5, 4, 10.0, "m")
+    labels = Categories(["tea", "black coffee"])
+    grid = Grid(5, 4, 10.0, "m")
     assert parse_value(Histogram(labels), "black coffee", "first") == "black coffee"
     assert parse_value(Histogram(grid), "4,3", "first") == (4, 3)
     users = UserHistogram(users_of(Space(Categories(["tea", "water"])), 3))
     assert parse_value(users, "tea water tea", "first") == ["tea", "water", "tea"]
-    for query, text in ((Histogram(labels), "milk"), (Histogram(grid), "5,0"), (Histogram(grid), "5"), (users, ""), (users, "tea")):
+    for query, text in (
+        (Histogram(labels), "milk"),
+        (Histogram(grid), "5,0"),
+        (Histogram(grid), "5"),
+        (users, ""),
+        (users, "tea"),
+    ):
         with pytest.raises(InputError):
             parse_value(query, text, "first")
 
@@ -99,22 +128,42 @@ def test_batches_of_a_deployed_shuffler(terminal: Any, folders: None) -> None:
     """From folders, patterns and single files; which inputs were injected must be said."""
     injected = ["--first", "0", "--second", "5"]
     for places in (("a", "b"), ("a/*.bin", "b/*.bin"), (str(Path("a").resolve()) + "/*", "b")):
-        result = terminal("audit", "task.json", *injected, "--first-batches", places[0], "--second-batches", places[1])
+        result = terminal(
+            "audit",
+            "task.json",
+            *injected,
+            "--first-batches",
+            places[0],
+            "--second-batches",
+            places[1],
+        )
         assert result.exit_code == 0, result.output
         assert "of 30 batches with 0 kcal and in" in result.stdout
     told = terminal.refused("audit", "task.json", "--first-batches", "a", "--second-batches", "b")
     assert "say which two inputs were injected" in told
-    told = terminal.refused("audit", "task.json", *injected, "--first-batches", "a/0.bin", "--second-batches", "b")
+    told = terminal.refused(
+        "audit", "task.json", *injected, "--first-batches", "a/0.bin", "--second-batches", "b"
+    )
     assert "at least 8 shuffled batches" in told
-    told = terminal.refused("audit", "task.json", *injected, "--first-batches", "c/*.bin", "--second-batches", "b")
+    told = terminal.refused(
+        "audit", "task.json", *injected, "--first-batches", "c/*.bin", "--second-batches", "b"
+    )
     assert "--first-batches c/*.bin names no files" in told
-    assert "cannot read c:" in terminal.refused("audit", "task.json", *injected, "--first-batches", "c", "--second-batches", "b")
+    assert "cannot read c:" in terminal.refused(
+        "audit", "task.json", *injected, "--first-batches", "c", "--second-batches", "b"
+    )
     Path("a/7.bin").write_bytes(b"nothing")
-    assert "cannot use a/7.bin:" in terminal.refused("audit", "task.json", *injected, "--first-batches", "a", "--second-batches", "b")
-    assert "another task" in terminal.refused("audit", "boast.json", *injected, "--first-batches", "b", "--second-batches", "b")
+    assert "cannot use a/7.bin:" in terminal.refused(
+        "audit", "task.json", *injected, "--first-batches", "a", "--second-batches", "b"
+    )
+    assert "another task" in terminal.refused(
+        "audit", "boast.json", *injected, "--first-batches", "b", "--second-batches", "b"
+    )
 
 
-def test_an_audit_can_be_interrupted(terminal: Any, task: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_audit_can_be_interrupted(
+    terminal: Any, task: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def interrupted(*given: Any) -> Any:
         raise KeyboardInterrupt
 

@@ -1,4 +1,4 @@
-"""Degrees in, degrees out: places on a map are read as latitude and longitude and answered in them, with metres beside."""
+"""Places in degrees: read and answered as latitude and longitude, with metres."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 from pyproj import Geod
-from tests.wire.kinds import BOX, planned
+from tests.catalogue.planned_tasks import BOX, planned
 
 from metricshuffle import Release
 from metricshuffle.planning import plan
@@ -21,8 +21,12 @@ from metricshuffle.randomizers.additive_randomizer import AdditiveRandomizer
 from metricshuffle.spaces import Grid, Places, Space, users_of
 from metricshuffle.tasks.task import Task
 
-PLACES = "who,lat,lon\n" + "".join(f"p{person},{46.945 + person % 2 * 0.01:.4f},{7.43 + person % 4 * 0.005:.4f}\n" for person in range(40))
-LATITUDE, LONGITUDE = 46.95, 7.4375
+PLACES = "who,lat,lon\n" + "".join(
+    f"p{person},{46.945 + person % 2 * 0.01:.4f},{7.43 + person % 4 * 0.005:.4f}\n"
+    for person in range(40)
+)
+LATITUDE = 46.95
+LONGITUDE = 7.4375
 WORDS = ["places.csv", "--column", "lat", "--column", "lon"]
 
 
@@ -37,19 +41,30 @@ def fine_grid() -> Grid:
 
 @pytest.fixture(scope="module")
 def fine_centroid() -> Any:
-    return plan(Centroid(Places(*BOX)), Target(4, 1e-6, 600), 40, encoding="modular", protocols=["polya-shuffle"])
+    return plan(
+        Centroid(Places(*BOX)),
+        Target(4, 1e-6, 600),
+        40,
+        encoding="modular",
+        protocols=["polya-shuffle"],
+    )
 
 
 def old_task() -> Task:
     """As it was planned when places were counted by cells."""
     grid = fine_grid()
-    parts = tuple(AdditiveRandomizer(span=span, shape=Fraction(1, 40), rate=0.75) for span in (grid.width - 1, grid.height - 1))
-    protocol = Sums(name="polya-shuffle", trusted="aggregator", step=200.0, randomizers=parts, modulus=10_001)
+    parts = tuple(
+        AdditiveRandomizer(span=span, shape=Fraction(1, 40), rate=0.75)
+        for span in (grid.width - 1, grid.height - 1)
+    )
+    protocol = Sums(
+        name="polya-shuffle", trusted="aggregator", step=200.0, randomizers=parts, modulus=10_001
+    )
     return Task.of(Centroid(grid), protocol, Target(4, 1e-6, 600), 40)
 
 
 def test_a_centroid_comes_back_in_degrees(terminal: Any, fine_centroid: Any) -> None:
-    """Value, error and interval in degrees, (latitude, longitude); "plane" holds the same in metres, and both fit together."""
+    """Value, error and interval in degrees agree with "plane" in metres."""
     fine_centroid.save("plan.json")
     result = terminal("run", "plan.json", *WORDS, "--json", "--output", "release.json")
     document = json.loads(result.stdout)
@@ -65,8 +80,12 @@ def test_a_centroid_comes_back_in_degrees(terminal: Any, fine_centroid: Any) -> 
     away = Geod(ellps="WGS84").inv(BOX[1], BOX[0], longitude, latitude)[2]
     assert np.hypot(*plane["value"]) == pytest.approx(away, rel=1e-3)
     metres = np.array([111_190.0, 111_320.0 * np.cos(np.radians(LATITUDE))])
-    assert np.array(document["standard_error"])[::-1] * metres[::-1] == pytest.approx(np.array(plane["standard_error"]), rel=0.01)
-    for (low, high), (least, largest) in zip(reversed(document["interval_95"]), plane["interval_95"], strict=True):
+    assert np.array(document["standard_error"])[::-1] * metres[::-1] == pytest.approx(
+        np.array(plane["standard_error"]), rel=0.01
+    )
+    for (low, high), (least, largest) in zip(
+        reversed(document["interval_95"]), plane["interval_95"], strict=True
+    ):
         assert (high - low) > 0.0
         assert (largest - least) > 0.0
     release = Release.load("release.json")
@@ -77,7 +96,7 @@ def test_a_centroid_comes_back_in_degrees(terminal: Any, fine_centroid: Any) -> 
 
 
 def test_the_interval_in_degrees_covers_that_in_metres() -> None:
-    """Of old tasks: all corners of the rectangle in the plane lie within the degrees that are told, at every level."""
+    """Old tasks: the rectangle in the plane lies within the stated degrees, at every level."""
     task = old_task()
     tally = task.counted([[(column % 14, column % 10) for column in range(40)]])
     release = task.estimate(task.publish(tally))
@@ -107,14 +126,17 @@ def test_in_words(terminal: Any, fine_centroid: Any) -> None:
 
 
 def test_a_map_has_cells_in_degrees(terminal: Any) -> None:
-    """Rows tell south, west, north and east in degrees; they tile the box, and the places fall into them."""
+    """Rows with south, west, north and east tile the box, and places fall into them."""
     planned("map").save("plan.json")
     Path("places.csv").write_text("lat,lon\n" + "46.9425,7.4230\n" * 400)
     rows = json.loads(terminal("run", "plan.json", *WORDS, "--json").stdout)["value"]
     fullest = max(rows, key=lambda row: float(row["share"]))
     assert fullest["south"] <= 46.9425 <= fullest["north"]
     assert fullest["west"] <= 7.4230 <= fullest["east"]
-    assert all(46.93 < row["south"] < row["north"] < 46.97 and 7.41 < row["west"] < row["east"] < 7.475 for row in rows)
+    assert all(
+        46.93 < row["south"] < row["north"] < 46.97 and 7.41 < row["west"] < row["east"] < 7.475
+        for row in rows
+    )
     assert min(row["south"] for row in rows) <= BOX[0] + 1e-4
     assert max(row["north"] for row in rows) >= BOX[2] - 1e-4
     told = terminal("run", "plan.json", *WORDS, "--ledger", "again.ledger").stdout.splitlines()
@@ -125,17 +147,25 @@ def test_the_mean_place_of_users(terminal: Any) -> None:
     """A user-mean on a map is a place in degrees too."""
     asked = UserLinearQuery.average(users_of(Space(fine_grid())))
     plan(asked, Target(200, 0, 600), 40, trusted="nobody").save("plan.json")
-    document = json.loads(terminal("run", "plan.json", *WORDS, "--user-column", "who", "--json").stdout)
+    document = json.loads(
+        terminal("run", "plan.json", *WORDS, "--user-column", "who", "--json").stdout
+    )
     assert document["value"] == pytest.approx([LATITUDE, LONGITUDE], abs=5e-3)
     assert document["plane"]["unit"] == "m"
 
 
-def test_coordinates_default_to_what_the_plan_is_about(terminal: Any, fine_centroid: Any, centroid_plan: Any) -> None:
-    """Places with a box and cells without one; what is said wins; places without a box are refused."""
+def test_coordinates_default_to_what_the_plan_is_about(
+    terminal: Any, fine_centroid: Any, centroid_plan: Any
+) -> None:
+    """Places with a box, cells without one; options win; places without a box are rejected."""
     fine_centroid.save("map.json")
     centroid_plan.save("grid.json")
-    Path("cells.csv").write_text("x,y\n" + "".join(f"{person % 8},{person % 6}\n" for person in range(40)))
-    Path("points.csv").write_text("x,y\n" + "".join(f"{person % 8 * 10 + 5},{person % 6 * 10 + 5}\n" for person in range(40)))
+    Path("cells.csv").write_text(
+        "x,y\n" + "".join(f"{person % 8},{person % 6}\n" for person in range(40))
+    )
+    Path("points.csv").write_text(
+        "x,y\n" + "".join(f"{person % 8 * 10 + 5},{person % 6 * 10 + 5}\n" for person in range(40))
+    )
     cells = ["cells.csv", "--column", "x", "--column", "y"]
     points = ["points.csv", "--column", "x", "--column", "y", "--coordinates", "points"]
     named, left_out = (
@@ -145,17 +175,28 @@ def test_coordinates_default_to_what_the_plan_is_about(terminal: Any, fine_centr
             ["grid.json", *cells, "--ledger", "again.ledger"],
         )
     )
-    assert named["value"] == pytest.approx(left_out["value"], abs=14 * max(left_out["standard_error"]) * 2)
+    assert named["value"] == pytest.approx(
+        left_out["value"], abs=14 * max(left_out["standard_error"]) * 2
+    )
     assert "plane" not in left_out
-    assert "takes places in degrees" in terminal.refused("run", "map.json", *cells, "--coordinates", "cells")
-    assert "plan with --box" in terminal.refused("run", "grid.json", *WORDS, "--coordinates", "places")
+    assert "takes places in degrees" in terminal.refused(
+        "run", "map.json", *cells, "--coordinates", "cells"
+    )
+    assert "plan with --box" in terminal.refused(
+        "run", "grid.json", *WORDS, "--coordinates", "places"
+    )
     told = terminal.refused("run", "map.json", *cells, "--ledger", "again.ledger")
     assert "not in" in told
 
 
 @pytest.mark.parametrize("clamp", [[], ["--clamp"]])
-@pytest.mark.parametrize(("place", "told"), [("95,7.44", "95 is no latitude"), ("46.95,-190", "-190 is no longitude")])
-def test_degrees_that_are_nowhere(terminal: Any, fine_centroid: Any, place: str, told: str, clamp: list[str]) -> None:
+@pytest.mark.parametrize(
+    ("place", "told"),
+    [("95,7.44", "95 is not a latitude"), ("46.95,-190", "-190 is not a longitude")],
+)
+def test_degrees_that_are_nowhere(
+    terminal: Any, fine_centroid: Any, place: str, told: str, clamp: list[str]
+) -> None:
     """They are refused even with --clamp, which would hide that two columns were exchanged."""
     fine_centroid.save("plan.json")
     Path("places.csv").write_text(f"lat,lon\n46.95,7.44\n{place}\n")
@@ -174,4 +215,7 @@ def test_places_outside_the_box(terminal: Any, fine_centroid: Any) -> None:
     assert "line 42" in sentence
     assert "pass --clamp" in sentence
     Path("places.csv").write_text("lat,lon\n" + "46.95,7.44\n" * 39 + "47.5,7.44\n")
-    assert json.loads(terminal("run", "plan.json", *WORDS, "--clamp", "--json").stdout)["reports"] == 40
+    assert (
+        json.loads(terminal("run", "plan.json", *WORDS, "--clamp", "--json").stdout)["reports"]
+        == 40
+    )

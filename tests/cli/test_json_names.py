@@ -1,4 +1,4 @@
-"""Names that programs rely on: options and fields of JSON, which stay what they were; tables have a row for each cell."""
+"""Stable names for programs: options and JSON fields; tables have a row for each cell."""
 
 from __future__ import annotations
 
@@ -8,40 +8,101 @@ from typing import Any
 
 import pytest
 import typer
-from tests.wire.kinds import planned, values_of
+from tests.catalogue.planned_tasks import planned, values_of
 from tools.reference import every_command
 
 from metricshuffle.cli.command_group import app
 
 OPTIONS = {
-    "plan": "--query --distance --delta --users --honest --epsilon --error --flat --rounds --low --high --unit --width --height --cell "
-    "--box --encoding --padding --granularity --transport --trusted --max-local-epsilon --max-bits --explain --save --json",
+    "plan": "--query --distance --delta --users --honest --epsilon --error --flat --rounds --low "
+    "--high --unit --width --height --cell "
+    "--box --encoding --padding --granularity --transport --trusted --max-local-epsilon "
+    "--max-bits --explain --save --json",
     "randomize": "PLAN VALUES --column --output --clamp --coordinates --delimiter --json",
     "shuffle": "PLAN REPORTS... --output --json",
     "estimate": "PLAN SHUFFLED --output --json",
     "run": "PLAN [VALUES] --spark --column --output --clamp --coordinates --delimiter --json",
     "simulate": "PLAN --runs --seed --json",
-    "profile": "--noise --rate --users --distance --honest --shape --delta --epsilon --trust --rounds --json",
-    "amplify": "--randomizer --users --delta --epsilon --local-epsilon --options --rate --distance --reach --reach-other --low --high "
+    "profile": (
+        "--noise --rate --users --distance --honest --shape --delta --epsilon --trust --rounds "
+        "--json"
+    ),
+    "amplify": "--randomizer --users --delta --epsilon --local-epsilon --options --rate --distance "
+    "--reach --reach-other --low --high "
     "--half-width --steps --size --buckets --matrix --pair --honest --rounds --plot --json",
     "solve": "--low --high --epsilon --distance --delta --users --step --grid --algorithm --json",
-    "users calibrate": "--rate --delta --users --items --model --honest --diameter --unit --clusters --places --inner --json",
-    "users compare": "--epsilon --rate --delta --items --runs --seed --users --clusters --places --inner --csv --user-column --column "
+    "users calibrate": (
+        "--rate --delta --users --items --model --honest --diameter --unit --clusters --places "
+        "--inner --json"
+    ),
+    "users compare": "--epsilon --rate --delta --items --runs --seed --users --clusters --places "
+    "--inner "
+    "--csv --user-column --column "
     "--levels --box --side --coordinates --unit --delimiter --plot --json",
     "reproduce": "ITEM --output --quick --runs --seed --csv --json",
 }
 """What every command took before there was one plan for every query."""
 
-PLAN = {"format", "query", "target", "users", "honest", "rounds", "granularity", "trusted", "chosen", "candidates", "not_offered", "digest"}
+PLAN = {
+    "format",
+    "query",
+    "target",
+    "users",
+    "honest",
+    "rounds",
+    "granularity",
+    "trusted",
+    "chosen",
+    "candidates",
+    "not_offered",
+    "digest",
+}
 CANDIDATE = {
-    "protocol", "encoding", "rate", "flip", "shape", "padding", "radius", "expected_error", "standard_error", "local_epsilon",
-    "local_epsilon_per_unit", "bits_per_user", "messages_per_user", "guarantee", "fallback", "baseline",
-}  # fmt: skip
-GUARANTEE = {"epsilon", "delta", "distance", "unit", "shape", "protects", "trust", "bound", "rounds", "between", "sentence"}
+    "protocol",
+    "encoding",
+    "rate",
+    "flip",
+    "shape",
+    "padding",
+    "radius",
+    "expected_error",
+    "standard_error",
+    "local_epsilon",
+    "local_epsilon_per_unit",
+    "bits_per_user",
+    "messages_per_user",
+    "guarantee",
+    "fallback",
+    "baseline",
+}
+GUARANTEE = {
+    "epsilon",
+    "delta",
+    "distance",
+    "unit",
+    "shape",
+    "protects",
+    "trust",
+    "bound",
+    "rounds",
+    "between",
+    "sentence",
+}
 RELEASE = {
-    "format", "query", "granularity", "value", "standard_error", "interval_95", "reports", "protocol", "guarantee", "if_shuffler_colludes",
-    "raw_values_seen", "unsafe_seeded", "plan",
-}  # fmt: skip
+    "format",
+    "query",
+    "granularity",
+    "value",
+    "standard_error",
+    "interval_95",
+    "reports",
+    "protocol",
+    "guarantee",
+    "if_shuffler_colludes",
+    "raw_values_seen",
+    "unsafe_seeded",
+    "plan",
+}
 ROW = {"share", "count", "standard_error", "interval_95"}
 
 
@@ -50,7 +111,7 @@ def no_constants(name: str) -> None:
 
 
 def answered(terminal: Any, *words: str) -> Any:
-    """The document that a command prints with --json: one, strict, and all that stands on standard output."""
+    """Strict JSON document that a command prints with --json, alone on standard output."""
     result = terminal(*words, "--json")
     assert result.exit_code == 0, result.output
     return json.loads(result.stdout, parse_constant=no_constants)
@@ -60,7 +121,10 @@ def answered(terminal: Any, *words: str) -> Any:
 def test_options_stay(name: str) -> None:
     """Every option and argument that there was is still there."""
     command = dict(every_command(typer.main.get_command(app)))[name]
-    known = {parameter.opts[0] if parameter.param_type_name == "option" else parameter.metavar for parameter in command.params}
+    known = {
+        parameter.opts[0] if parameter.param_type_name == "option" else parameter.metavar
+        for parameter in command.params
+    }
     assert set(OPTIONS[name].split()) <= known
 
 
@@ -73,11 +137,17 @@ def test_options_stay(name: str) -> None:
     ],
 )
 def test_plans_of_sums(terminal: Any, asked: str) -> None:
-    """Top level, candidates and guarantees keep their names; only the chosen candidate keeps its mechanism."""
-    document = answered(terminal, "plan", *asked.split(), *["--epsilon", "1", "--delta", "1e-6", "--users", "100"])
+    """Names of all levels are stable; only the chosen candidate keeps its mechanism."""
+    document = answered(
+        terminal, "plan", *asked.split(), *["--epsilon", "1", "--delta", "1e-6", "--users", "100"]
+    )
     assert set(document) >= PLAN
     assert set(document["target"]) == {"epsilon", "delta", "distance", "shape"}
-    assert {candidate["protocol"] for candidate in document["candidates"]} >= {"polya-shuffle", "geometric-local", "geometric-central"}
+    assert {candidate["protocol"] for candidate in document["candidates"]} >= {
+        "polya-shuffle",
+        "geometric-local",
+        "geometric-central",
+    }
     for index, candidate in enumerate(document["candidates"]):
         assert set(candidate) >= CANDIDATE
         assert ("mechanism" in candidate) == (index == document["chosen"])
@@ -85,8 +155,16 @@ def test_plans_of_sums(terminal: Any, asked: str) -> None:
         assert set(candidate["guarantee"]["trust"]) == {"trusted", "honest_reports"}
     chosen = document["candidates"][document["chosen"]]
     assert {"name", "randomizers", "modulus"} <= set(chosen["mechanism"])
-    central = next(candidate for candidate in document["candidates"] if candidate["protocol"] == "geometric-central")
-    assert (central["local_epsilon"], central["local_epsilon_per_unit"], central["fallback"]["epsilon"]) == (None, None, None)
+    central = next(
+        candidate
+        for candidate in document["candidates"]
+        if candidate["protocol"] == "geometric-central"
+    )
+    assert (
+        central["local_epsilon"],
+        central["local_epsilon_per_unit"],
+        central["fallback"]["epsilon"],
+    ) == (None, None, None)
     assert document["digest"] == document["task"]["digest"]
 
 
@@ -96,7 +174,10 @@ def test_runs_of_sums(terminal: Any, values: Path, sum_plan: Any, centroid_plan:
     document = answered(terminal, "run", "sum.json", str(values), "--column", "kcal")
     assert set(document) >= RELEASE
     assert set(document["guarantee"]) == set(document["if_shuffler_colludes"]) == GUARANTEE
-    assert document["query"] == {"kind": "sum", "domain": {"kind": "integers", "low": 0, "high": 20, "unit": "kcal"}}
+    assert document["query"] == {
+        "kind": "sum",
+        "domain": {"kind": "integers", "low": 0, "high": 20, "unit": "kcal"},
+    }
     assert document["granularity"] == 1.0
     low, high = document["interval_95"]
     assert low < document["value"] < high
@@ -105,7 +186,9 @@ def test_runs_of_sums(terminal: Any, values: Path, sum_plan: Any, centroid_plan:
     assert document["unsafe_seeded"] is False
     assert document["plan"] == sum_plan.digest
     centroid_plan.save("centroid.json")
-    document = answered(terminal, "run", "centroid.json", str(values), "--column", "x", "--column", "y")
+    document = answered(
+        terminal, "run", "centroid.json", str(values), "--column", "x", "--column", "y"
+    )
     assert set(document) >= RELEASE
     assert [len(document[name]) for name in ("value", "standard_error", "interval_95")] == [2, 2, 2]
 
@@ -121,15 +204,30 @@ PLACES = {
 
 @pytest.mark.parametrize("kind", PLACES)
 def test_tables_have_a_row_for_each_cell(terminal: Any, kind: str) -> None:
-    """A label, the ends of a bin, or the sides of a cell; share, count, standard error and interval; shares sum to one."""
+    """Label, bin or cell; share, count, standard error and interval; shares sum to one."""
     plan = planned(kind)
     plan.save("plan.json")
-    rows = [(person, value) for person, held in enumerate(values_of(kind)) for value in (held if isinstance(held, list) else [held])]
-    lines = [f"{person},{','.join(map(str, value)) if isinstance(value, tuple) else value}" for person, value in rows]
+    rows = [
+        (person, value)
+        for person, held in enumerate(values_of(kind))
+        for value in (held if isinstance(held, list) else [held])
+    ]
+    lines = [
+        f"{person},{','.join(map(str, value)) if isinstance(value, tuple) else value}"
+        for person, value in rows
+    ]
     columns = ("x", "y") if kind == "map" else ("value",)
     Path("values.csv").write_text("\n".join([f"who,{','.join(columns)}", *lines]))
     more = ["--coordinates", "cells"] if kind == "map" else []
-    words = ["run", "plan.json", "values.csv", "--user-column", "who", *(word for name in columns for word in ("--column", name)), *more]
+    words = [
+        "run",
+        "plan.json",
+        "values.csv",
+        "--user-column",
+        "who",
+        *(word for name in columns for word in ("--column", name)),
+        *more,
+    ]
     document = answered(terminal, *words)
     assert set(document) >= RELEASE - {"granularity", "standard_error", "interval_95"}
     assert "standard_error" not in document
@@ -145,7 +243,9 @@ def test_tables_have_a_row_for_each_cell(terminal: Any, kind: str) -> None:
     if kind == "labels":
         assert [row["label"] for row in table] == ["tea", "coffee", "water"]
     if kind == "line":
-        assert [(row["low"], row["high"]) for row in table] == [(number, number) for number in range(10)]
+        assert [(row["low"], row["high"]) for row in table] == [
+            (number, number) for number in range(10)
+        ]
 
 
 def test_what_the_other_roles_print(terminal: Any, values: Path, sum_plan: Any) -> None:
@@ -153,38 +253,91 @@ def test_what_the_other_roles_print(terminal: Any, values: Path, sum_plan: Any) 
     sum_plan.task.save("task.json")
     document = answered(terminal, "verify", "task.json")
     assert {name: document[name] for name in ("verified", "plan", "minimum", "rounds")} == {
-        "verified": True, "plan": sum_plan.digest, "minimum": 30, "rounds": 1,
-    }  # fmt: skip
+        "verified": True,
+        "plan": sum_plan.digest,
+        "minimum": 30,
+        "rounds": 1,
+    }
     assert set(document["guarantee"]) == set(document["if_shuffler_colludes"]) == GUARANTEE
-    document = answered(terminal, "randomize", "task.json", str(values), "--column", "kcal", "--output", "reports")
+    document = answered(
+        terminal, "randomize", "task.json", str(values), "--column", "kcal", "--output", "reports"
+    )
     assert document == {"reports": 40, "output": "reports", "plan": sum_plan.digest, "round": 1}
     document = answered(terminal, "shuffle", "task.json", "reports", "--output", "shuffled")
-    assert document == {"reports": 40, "ignored": 0, "output": "shuffled", "plan": sum_plan.digest, "round": 1}
+    assert document == {
+        "reports": 40,
+        "ignored": 0,
+        "output": "shuffled",
+        "plan": sum_plan.digest,
+        "round": 1,
+    }
     assert set(answered(terminal, "estimate", "task.json", "shuffled")) >= RELEASE
     document = answered(terminal, "simulate", "task.json", "--runs", "1")
-    assert {"runs", "users", "mean_absolute_error", "standard_error", "root_mean_square_error", "expected_error", "coverage_95"} <= set(
-        document
-    )
+    assert {
+        "runs",
+        "users",
+        "mean_absolute_error",
+        "standard_error",
+        "root_mean_square_error",
+        "expected_error",
+        "coverage_95",
+    } <= set(document)
     assert document["standard_error"] is None
 
 
 OTHERS = {
-    "profile --noise polya --users 100 --rate 0.5 --distance 4 --delta 1e-6": {"epsilon", "delta", "distance", "bound"},
-    "amplify --randomizer krr --options 10 --local-epsilon 1 --users 1e5 --delta 1e-6": {
-        "upper", "lower", "bound", "evaluator", "attained",
+    "profile --noise polya --users 100 --rate 0.5 --distance 4 --delta 1e-6": {
+        "epsilon",
+        "delta",
+        "distance",
+        "bound",
     },
-    "solve --low 0 --high 1 --step 0.25 --epsilon 1 --distance 1 --delta 1e-6 --users 1e5 --grid 2": {
-        "low", "high", "solutions", "recommended", "algorithm", "algorithms", "amplifies", "metric", "certified", "randomizer",
-        "share_error", "report_error",
+    "amplify --randomizer krr --options 10 --local-epsilon 1 --users 1e5 --delta 1e-6": {
+        "upper",
+        "lower",
+        "bound",
+        "evaluator",
+        "attained",
+    },
+    "solve --low 0 --high 1 --step 0.25 --epsilon 1 --distance 1 --delta 1e-6 --users 1e5 "
+    "--grid 2": {
+        "low",
+        "high",
+        "solutions",
+        "recommended",
+        "algorithm",
+        "algorithms",
+        "amplifies",
+        "metric",
+        "certified",
+        "randomizer",
+        "share_error",
+        "report_error",
     },
     "users calibrate --rate 5 --delta 1e-6 --users 100 --items 5 --model local": {
-        "item_rate", "certified", "composition_rate", "published_rate", "certificate",
+        "item_rate",
+        "certified",
+        "composition_rate",
+        "published_rate",
+        "certificate",
     },
-    "users compare --users 20 --items 2 --runs 2 --clusters 2 --places 2 --inner 0.1 --rate 1": {"users", "in", "comparisons"},
+    "users compare --users 20 --items 2 --runs 2 --clusters 2 --places 2 --inner 0.1 --rate 1": {
+        "users",
+        "in",
+        "comparisons",
+    },
     "reproduce shuffler-figure-2 --quick": {
-        "item", "paper", "label", "title", "simulated", "settings", "words", "rows", "charts",
+        "item",
+        "paper",
+        "label",
+        "title",
+        "simulated",
+        "settings",
+        "words",
+        "rows",
+        "charts",
     },
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("line", OTHERS)
@@ -194,26 +347,66 @@ def test_commands_without_a_plan(terminal: Any, line: str) -> None:
     assert set(document) == OTHERS[line]
     if line.startswith("solve"):
         assert set(document["solutions"][0]) == {
-            "diameter", "local_epsilon_per_unit", "local_epsilon_at_distance", "amplified_max_excess", "closed_diameter",
-        }  # fmt: skip
+            "diameter",
+            "local_epsilon_per_unit",
+            "local_epsilon_at_distance",
+            "amplified_max_excess",
+            "closed_diameter",
+        }
     if line.startswith("users calibrate"):
-        assert set(document["certificate"]) == {"bound", "intervals", "up_to_distance", "worst_delta", "worst_at_distance"}
+        assert set(document["certificate"]) == {
+            "bound",
+            "intervals",
+            "up_to_distance",
+            "worst_delta",
+            "worst_at_distance",
+        }
     if line.startswith("users compare"):
-        assert set(document["comparisons"][0]) >= {"users", "items", "epsilon", "rate", "delta", "diameter", "runs", "methods", "unit",
-                                                   "draws", "not_offered", "gain", "sentences"}  # fmt: skip
-        assert set(document["comparisons"][0]["methods"][0]) == {"error", "hides", "model", "name", "standard_error", "strength"}
+        assert set(document["comparisons"][0]) >= {
+            "users",
+            "items",
+            "epsilon",
+            "rate",
+            "delta",
+            "diameter",
+            "runs",
+            "methods",
+            "unit",
+            "draws",
+            "not_offered",
+            "gain",
+            "sentences",
+        }
+        assert set(document["comparisons"][0]["methods"][0]) == {
+            "error",
+            "hides",
+            "model",
+            "name",
+            "standard_error",
+            "strength",
+        }
 
 
 def test_numbers_of_commands_without_a_plan_stay(terminal: Any) -> None:
     """A handful of numbers as they were before there was one plan for every query."""
     known: dict[str, tuple[list[Any], float]] = {
-        "profile --noise polya --users 100 --rate 0.5 --distance 4 --delta 1e-6": (["epsilon"], 1.9999983934688998),
-        "amplify --randomizer krr --options 10 --local-epsilon 1 --users 1e5 --delta 1e-6": (["upper", "epsilon"], 0.006638473275576383),
-        "solve --low 0 --high 1 --step 0.125 --epsilon 1 --distance 1 --delta 1e-6 --users 1e5 --grid 4 --algorithm 1": (
+        "profile --noise polya --users 100 --rate 0.5 --distance 4 --delta 1e-6": (
+            ["epsilon"],
+            1.9999983934688998,
+        ),
+        "amplify --randomizer krr --options 10 --local-epsilon 1 --users 1e5 --delta 1e-6": (
+            ["upper", "epsilon"],
+            0.006638473275576383,
+        ),
+        "solve --low 0 --high 1 --step 0.125 --epsilon 1 --distance 1 --delta 1e-6 --users "
+        "1e5 --grid 4 --algorithm 1": (
             ["high"],
             5.987955379800324,
         ),
-        "users calibrate --rate 5 --delta 1e-6 --users 1000 --items 20 --model local": (["item_rate"], 0.2499999999999991),
+        "users calibrate --rate 5 --delta 1e-6 --users 1000 --items 20 --model local": (
+            ["item_rate"],
+            0.2499999999999991,
+        ),
     }
     for line, (path, number) in known.items():
         number_now = answered(terminal, *line.split())

@@ -1,4 +1,4 @@
-"""--clamp and --per-user mean change what an answer is about: that is counted for whoever holds the values, and told with the answer."""
+"""Values changed by --clamp and --per-user mean are counted and reported with the answer."""
 
 from __future__ import annotations
 
@@ -14,51 +14,73 @@ from metricshuffle.data.row_errors import RowSummary
 from metricshuffle.errors import InputWarning
 
 MOVED = (
-    "A value outside whole numbers from 0 to 100 usd was moved to the nearest end, wherever there was one: the answer is about the moved"
+    "A value outside whole numbers from 0 to 100 usd was moved to the nearest end, wherever "
+    "there was one: the answer is about the moved"
 )
 
 
 def prices(trusted: Any = "curator") -> ms.Plan:
     target = ms.Target(epsilon=1.0, delta=1e-6, distance=10)
-    return ms.plan(ms.Mean(ms.Integers(0, 100, "usd")), target, users=400, honest=40, trusted=trusted)
+    return ms.plan(
+        ms.Mean(ms.Integers(0, 100, "usd")), target, users=400, honest=40, trusted=trusted
+    )
 
 
-def told(text: str) -> str:
+def unwrapped(text: str) -> str:
     return " ".join(text.split())
 
 
 @pytest.fixture
 def dear(terminal: Terminal) -> Path:
-    """Two hundred prices, of which twelve are too high: their mean is 67, and 13 when they are moved."""
+    """Two hundred prices, twelve too high: their mean is 67, and 13 when clamped."""
     prices().save("plan.json")
     path = Path("prices.csv")
-    path.write_text("who,price\n" + "".join(f"p{row // 2},{900 if row % 16 == 0 and row < 192 else 7}\n" for row in range(200)))
+    path.write_text(
+        "who,price\n"
+        + "".join(
+            f"p{row // 2},{900 if row % 16 == 0 and row < 192 else 7}\n" for row in range(200)
+        )
+    )
     return path
 
 
 def test_what_is_clamped_is_counted_where_the_values_are(terminal: Terminal, dear: Path) -> None:
-    """On the terminal in numbers; in the release, the report and the map in words that are the same whatever the values are."""
+    """Counts on the terminal; fixed sentences in the release, the report and the map."""
     result = terminal("run", "plan.json", dear, "--column", "price", "--clamp")
-    counted = "Warning: 12 of 200 values of prices.csv (6 %) lay outside whole numbers from 0 to 100 usd and were moved to the nearest end"
-    assert counted in told(result.stderr)
-    assert "This count is exact and not private: keep it to yourself." in told(result.stderr)
-    assert f"Warning: {MOVED}" in told(result.stdout)
+    counted = (
+        "Warning: 12 of 200 values of prices.csv (6 %) lay outside whole numbers from 0 to 100 "
+        "usd and were moved to the nearest end"
+    )
+    assert counted in unwrapped(result.stderr)
+    assert "This count is exact and not private: keep it to yourself." in unwrapped(result.stderr)
+    assert f"Warning: {MOVED}" in unwrapped(result.stdout)
     release = json.loads(Path("release.json").read_text())
     assert release["reading"] == {"clamp": True}
     assert release["warning"].startswith(MOVED)
     assert ms.Release.load("release.json").reading.clamp
     assert terminal("report", "plan.json", "release.json").exit_code == 0
-    assert MOVED in told(Path("report.html").read_text())
+    assert MOVED in unwrapped(Path("report.html").read_text())
     map_partitions = terminal("map", "release.json", "--output", "map.csv")
-    assert f"Warning: {MOVED}" in told(map_partitions.stdout)
+    assert f"Warning: {MOVED}" in unwrapped(map_partitions.stdout)
 
 
 def test_no_file_tells_how_many_were_moved(terminal: Terminal, dear: Path) -> None:
-    """Not even whether there were any: the release of clamped values is the same document if nothing had to be moved."""
+    """A release of clamped values is the same document if no value was moved."""
     terminal("run", "plan.json", dear, "--column", "price", "--clamp")
     cheap = Path("cheap.csv")
     cheap.write_text(dear.read_text().replace(",900", ",7"))
-    quiet = terminal("run", "plan.json", cheap, "--column", "price", "--clamp", "--ledger", "other.ledger", "--output", "cheap.json")
+    quiet = terminal(
+        "run",
+        "plan.json",
+        cheap,
+        "--column",
+        "price",
+        "--clamp",
+        "--ledger",
+        "other.ledger",
+        "--output",
+        "cheap.json",
+    )
     assert "lay outside" not in quiet.stderr
     documents = [json.loads(Path(name).read_text()) for name in ("release.json", "cheap.json")]
     for name in ("reading", "warning", "reports", "raw_values_seen"):
@@ -78,33 +100,69 @@ def test_randomize_counts_too(terminal: Terminal, dear: Path) -> None:
     """At the clients; what leaves is reports, as ever."""
     prices("shuffler").save("plan.json")
     words = ("randomize", "plan.json", dear, "--column", "price", "--clamp", "--output", "reports")
-    assert "Warning: 12 of 200 values of prices.csv (6 %) lay outside" in told(terminal(*words).stderr)
+    assert "Warning: 12 of 200 values of prices.csv (6 %) lay outside" in unwrapped(
+        terminal(*words).stderr
+    )
     assert json.loads(terminal(*words, "--json").stdout)["clamped"] == 12
 
 
 def test_means_of_rows_from_outside(terminal: Terminal, dear: Path) -> None:
-    """They were averaged in silently; --drop-outside leaves them out, and a mean that is outside itself is moved and counted."""
-    rows = "".join(f"p{person},{value}\n" for person in range(100) for value in ((900, 4) if person < 3 else (6, 8)))
+    """--drop-outside leaves rows out; a mean outside the range is clamped and counted."""
+    rows = "".join(
+        f"p{person},{value}\n"
+        for person in range(100)
+        for value in ((900, 4) if person < 3 else (6, 8))
+    )
     Path("rows.csv").write_text(f"who,price\np99,300\n{rows}")
-    words = ("run", "plan.json", "rows.csv", "--column", "price", "--user-column", "who", "--per-user", "mean")
+    words = (
+        "run",
+        "plan.json",
+        "rows.csv",
+        "--column",
+        "price",
+        "--user-column",
+        "who",
+        "--per-user",
+        "mean",
+    )
     assert "the mean of 4 of 100 people" in terminal.refused(*words)
     result = terminal(*words, "--clamp", "--ledger", "a.ledger", "--output", "a.json")
-    assert "Warning: the mean of 4 of 100 people of rows.csv (4 %) lay outside whole numbers from 0 to 100 usd" in told(result.stderr)
-    assert "4 of 201 values of rows.csv (2 %) lie outside whole numbers from 0 to 100 usd, and went into somebody's mean" in told(
+    assert (
+        "Warning: the mean of 4 of 100 people of rows.csv (4 %) lay outside whole numbers "
+        "from 0 to 100 usd" in unwrapped(result.stderr)
+    )
+    assert (
+        "4 of 201 values of rows.csv (2 %) lie outside whole numbers from 0 to 100 usd, "
+        "and went into a person's mean" in unwrapped(result.stderr)
+    )
+    assert (
+        "The mean of a person's rows outside whole numbers from 0 to 100 usd was moved"
+        in unwrapped(result.stdout)
+    )
+    assert (
+        "Everybody's value is the mean of their rows, of any outside whole numbers from 0 "
+        "to 100 usd too." in unwrapped(result.stdout)
+    )
+    result = terminal(*words, "--drop-outside", "--ledger", "b.ledger", "--output", "b.json")
+    assert "4 rows are not in numbers from 0.0 to 100.0 usd and were left out" in unwrapped(
         result.stderr
     )
-    assert "The mean of somebody's rows outside whole numbers from 0 to 100 usd was moved" in told(result.stdout)
-    assert "Everybody's value is the mean of their rows, of any outside whole numbers from 0 to 100 usd too." in told(result.stdout)
-    result = terminal(*words, "--drop-outside", "--ledger", "b.ledger", "--output", "b.json")
-    assert "4 rows are not in numbers from 0.0 to 100.0 usd and were left out" in told(result.stderr)
-    assert "somebody's mean" not in result.stderr
-    assert "Rows outside whole numbers from 0 to 100 usd were left out, wherever there were any." in told(result.stdout)
-    assert json.loads(Path("b.json").read_text())["reading"] == {"drop_outside": True, "per_user": "mean"}
+    assert "a person's mean" not in result.stderr
+    assert (
+        "Rows outside whole numbers from 0 to 100 usd were left out, wherever there were any."
+        in unwrapped(result.stdout)
+    )
+    assert json.loads(Path("b.json").read_text())["reading"] == {
+        "drop_outside": True,
+        "per_user": "mean",
+    }
 
 
 def test_lists_and_users_in_python() -> None:
     """What a list holds is counted like a column, in a warning of Python."""
-    with pytest.warns(InputWarning, match=r"Warning: 2 of 50 values of the list \(4 %\) lay outside"):
+    with pytest.warns(
+        InputWarning, match=r"Warning: 2 of 50 values of the list \(4 %\) lay outside"
+    ):
         release = prices().run([7] * 48 + [900, -1], clamp=True)
     assert release.warning.startswith(MOVED)
     assert release.remarks == []
@@ -121,7 +179,14 @@ def test_lists_and_users_in_python() -> None:
 
 def test_counts_of_partitions_add_up() -> None:
     """As they travel from a cluster to its driver."""
-    one, other = RowSummary(used=10, clamped=1, people=5, clamped_people=1), RowSummary(used=90, clamped=4, averaged=2)
+    one = RowSummary(used=10, clamped=1, people=5, clamped_people=1)
+    other = RowSummary(used=90, clamped=4, averaged=2)
     one.merge(RowSummary.from_plain(json.loads(json.dumps(other.to_plain()))))
-    assert (one.used, one.clamped, one.averaged, one.people, one.clamped_people) == (100, 5, 2, 5, 1)
+    assert (one.used, one.clamped, one.averaged, one.people, one.clamped_people) == (
+        100,
+        5,
+        2,
+        5,
+        1,
+    )
     assert len(one.moved_sentences("the DataFrame", "0 to 5", "mean")) == 3

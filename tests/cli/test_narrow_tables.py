@@ -1,4 +1,4 @@
-"""Tables at any width: where they do not fit they stack, and no number is cut."""
+"""Tables at any width: rows are stacked where needed, and no number is cut."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 from rich.console import Console
-from tests.wire.kinds import planned
+from tests.catalogue.planned_tasks import planned
 
 from metricshuffle.cli.candidate_table import candidate_table
 from metricshuffle.cli.doctor_command import InstalledPart, doctor_table
@@ -41,24 +41,67 @@ def tables() -> dict[str, Any]:
     made = planned("unary sum")
     choice = made.choice
     others = tuple(
-        choice.model_copy(update={"protocol": name, "expected_error": error, "bits_per_user": bits, "baseline": baseline, "shape": 1})
-        for name, error, bits, baseline in (
-            ("randomized-response-shuffle", 0.00031234, 123_456, False), ("geometric-central", 12_345.6, 7, True)
+        choice.model_copy(
+            update={
+                "protocol": name,
+                "expected_error": error,
+                "bits_per_user": bits,
+                "baseline": baseline,
+                "shape": 1,
+            }
         )
-    )  # fmt: skip
+        for name, error, bits, baseline in (
+            ("randomized-response-shuffle", 0.00031234, 123_456, False),
+            ("geometric-central", 12_345.6, 7, True),
+        )
+    )
     rows = (
-        Row(label="error of the mean, 10,000 people", published=0.123456, as_published=0.12349, ours=0.9, verdict="false", note="why"),
-        Row(label="rate", published=1234567.0, as_published=1.0, ours=1.0, verdict="reproduced", standard_error=0.012),
+        Row(
+            label="error of the mean, 10,000 people",
+            published=0.123456,
+            as_published=0.12349,
+            ours=0.9,
+            verdict="false",
+            note="why",
+        ),
+        Row(
+            label="rate",
+            published=1234567.0,
+            as_published=1.0,
+            ours=1.0,
+            verdict="reproduced",
+            standard_error=0.012,
+        ),
     )
     parts = [
         InstalledPart("core", "Python", True, "3.11.7", None, "3.11 or newer is needed", ""),
-        InstalledPart("extras", "report", True, "jinja2 3.1.6, vl-convert-python 1.9.0.post1", None, "pages and pictures", ""),
-        InstalledPart("extras", "geo", False, None, None, "places in degrees", "pip install 'metricshuffle[geo]'"),
+        InstalledPart(
+            "extras",
+            "report",
+            True,
+            "jinja2 3.1.6, vl-convert-python 1.9.0.post1",
+            None,
+            "pages and pictures",
+            "",
+        ),
+        InstalledPart(
+            "extras",
+            "geo",
+            False,
+            None,
+            None,
+            "places in degrees",
+            "pip install 'metricshuffle[geo]'",
+        ),
     ]
     people = users_of(Clustered(2, 2, inner=0.05), 5)
     return {
-        "plan": candidate_table(made.model_copy(update={"candidates": (choice, *others), "chosen": 0})),
-        "users compare": users_table(compare_users(people, 50, epsilon=1.0, rate=2.0, delta=1e-9, runs=2, seed=1), "km"),
+        "plan": candidate_table(
+            made.model_copy(update={"candidates": (choice, *others), "chosen": 0})
+        ),
+        "users compare": users_table(
+            compare_users(people, 50, epsilon=1.0, rate=2.0, delta=1e-9, runs=2, seed=1), "km"
+        ),
         "solve": solved_table(solve(Space(Integers(0, 3)), Target(1.0, 1e-6, 1.0), 1000, grid=1)),
         "reproduce": rows_table(rows),
         "doctor": doctor_table(parts),
@@ -82,21 +125,40 @@ def test_every_number_of_the_wide_table_is_in_the_narrow_one(name: str) -> None:
         assert max(map(len, narrow.splitlines())) <= width, width
         assert "…" not in narrow
         found = NUMBER.findall(narrow)
-        assert not [number for number in cells if found.count(number) < cells.count(number)], (width, narrow)
+        assert not [number for number in cells if found.count(number) < cells.count(number)], (
+            width,
+            narrow,
+        )
 
 
 def test_stacked_rows_are_blocks_of_names_and_values() -> None:
     table = TableLayout(
-        (Column(), Column("protocol", wraps=True), Column("expected\nerror\n(kcal)", number=True), Column("model", once=True)),
-        (Line(("->", "polya-shuffle", "0.1163", "local")), Line(("", "(geometric-central)", "0.1", "local"))),
+        (
+            Column(),
+            Column("protocol", wraps=True),
+            Column("expected\nerror\n(kcal)", number=True),
+            Column("model", once=True),
+        ),
+        (
+            Line(("->", "polya-shuffle", "0.1163", "local")),
+            Line(("", "(geometric-central)", "0.1", "local")),
+        ),
     )
     assert drawn(table, 30).splitlines() == [
-        "-> polya-shuffle", "   expected error (kcal):", "     0.1163", "   model: local", "", "(geometric-central)",
-        "   expected error (kcal): 0.1", "   model: local",
-    ]  # fmt: skip
+        "-> polya-shuffle",
+        "   expected error (kcal):",
+        "     0.1163",
+        "   model: local",
+        "",
+        "(geometric-central)",
+        "   expected error (kcal): 0.1",
+        "   model: local",
+    ]
     wide = drawn(table, 80)
     assert "->  polya-shuffle" in wide
-    assert wide.count("local") == 1, "what repeats the row above is left out where rows stand below each other"
+    assert wide.count("local") == 1, (
+        "what repeats the row above is left out where rows stand below each other"
+    )
     assert drawn(table, table_width(wide)) == wide
     assert "expected error (kcal):" in drawn(table, table_width(wide) - 4)
 
@@ -107,7 +169,8 @@ def table_width(text: str) -> int:
 
 def test_words_wrap_before_a_table_stacks_but_not_into_a_sliver() -> None:
     table = TableLayout(
-        (Column("name"), Column("what it is about", wraps=True)), (Line(("a", "words that go on and on, and are broken at spaces")),)
+        (Column("name"), Column("what it is about", wraps=True)),
+        (Line(("a", "words that go on and on, and are broken at spaces")),),
     )
     assert drawn(table, 40).count("name:") == 0
     assert max(map(len, drawn(table, 40).splitlines())) <= 40
@@ -118,11 +181,19 @@ def in_terminal(folder: Path, width: int, *words: str, **environment: str) -> st
     """What a command writes to a terminal of that width, both streams."""
     leader, follower = pty.openpty()
     fcntl.ioctl(follower, termios.TIOCSWINSZ, struct.pack("HHHH", 50, width, 0, 0))
-    clean = {name: value for name, value in os.environ.items() if name not in ("COLUMNS", "LINES", "NO_COLOR")}
+    clean = {
+        name: value
+        for name, value in os.environ.items()
+        if name not in ("COLUMNS", "LINES", "NO_COLOR")
+    }
     process = subprocess.Popen(
-        [sys.executable, "-m", "metricshuffle", *words], stdin=follower, stdout=follower, stderr=follower, cwd=folder,
+        [sys.executable, "-m", "metricshuffle", *words],
+        stdin=follower,
+        stdout=follower,
+        stderr=follower,
+        cwd=folder,
         env={**clean, "TERM": "xterm-256color", **environment},
-    )  # fmt: skip
+    )
     os.close(follower)
     said = b""
     while True:

@@ -1,4 +1,4 @@
-"""Whose row is whose: several rows of a person are refused unless it is said what to do with them, for every query."""
+"""Several rows of a person are rejected without an option for them, for every query."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.wire.kinds import planned
+from tests.catalogue.planned_tasks import planned
 
 from metricshuffle import Plan
 from metricshuffle.cli.input_rows import rows_of
@@ -19,7 +19,9 @@ EVERY_ROW = "Every row counted as another person"
 ROWS = "who,n,word,lat,lon\n" + "".join(
     f"p{person},{value},{word},46.95,7.44\n"
     for person in range(40)
-    for value, word in ([(person % 5, "tea"), (4 + person % 5, "water"), (8 + person % 5, "tea")][: 1 + person % 3])
+    for value, word in (
+        [(person % 5, "tea"), (4 + person % 5, "water"), (8 + person % 5, "tea")][: 1 + person % 3]
+    )
 )
 """Forty people with one, two or three rows each: 79 rows."""
 
@@ -33,7 +35,9 @@ def rows(tmp_path: Path) -> Path:
 
 def taken(query: Query, per_user: str | None, column: str = "n", clamp: bool = False) -> Any:
     """What is handed to the query."""
-    return next(rows_of(Path("rows.csv"), query, ReadingOptions([column], "who", per_user, clamp)).parts())
+    return next(
+        rows_of(Path("rows.csv"), query, ReadingOptions([column], "who", per_user, clamp)).parts()
+    )
 
 
 @pytest.mark.parametrize("command", ["randomize", "run"])
@@ -47,11 +51,23 @@ def taken(query: Query, per_user: str | None, column: str = "n", clamp: bool = F
         ("centroid", "lat lon", "first or sample"),
     ],
 )
-def test_several_rows_of_a_person_are_refused(terminal: Any, kind: str, column: str, ways: str, command: str) -> None:
-    """The sentence says how many rows there are, how many people, how many rows at the most, and what to do."""
+def test_several_rows_of_a_person_are_refused(
+    terminal: Any, kind: str, column: str, ways: str, command: str
+) -> None:
+    """The error gives rows, people, the most rows of a person, and the remedy."""
     planned(kind).task.save("task.json")
     columns = [word for name in column.split() for word in ("--column", name)]
-    told = terminal.refused(command, "task.json", "rows.csv", *columns, "--user-column", "who", "--output", "out", "--clamp")
+    told = terminal.refused(
+        command,
+        "task.json",
+        "rows.csv",
+        *columns,
+        "--user-column",
+        "who",
+        "--output",
+        "out",
+        "--clamp",
+    )
     assert "79 rows of rows.csv belong to 40 people, up to 3 to one of them" in told
     assert f"so choose --per-user {ways}, or plan a user-histogram or user-mean" in told
 
@@ -60,13 +76,18 @@ def test_several_rows_of_a_person_are_refused(terminal: Any, kind: str, column: 
     ("way", "expected"),
     [
         ("first", [person % 5 for person in range(40)]),
-        ("sum", [[x, 2 * x + 4, 3 * x + 12][person % 3] for person in range(40) for x in [person % 5]]),
+        (
+            "sum",
+            [[x, 2 * x + 4, 3 * x + 12][person % 3] for person in range(40) for x in [person % 5]],
+        ),
         ("mean", [[x, x + 2, x + 4][person % 3] for person in range(40) for x in [person % 5]]),
     ],
 )
 def test_what_several_rows_come_to(way: str, expected: list[int], terminal: Any) -> None:
-    """The first row, the sum and the mean of a person's rows, people in the order of their first row."""
-    assert taken(planned("unary sum").query, way, clamp=True).tolist() == [min(value, 20) for value in expected]
+    """First, sum and mean of a person's rows, people in the order of their first row."""
+    assert taken(planned("unary sum").query, way, clamp=True).tolist() == [
+        min(value, 20) for value in expected
+    ]
 
 
 def test_one_row_at_random(terminal: Any) -> None:
@@ -79,16 +100,20 @@ def test_one_row_at_random(terminal: Any) -> None:
 def test_means_of_real_numbers_are_not_rounded(terminal: Any, tmp_path: Path) -> None:
     """Whole numbers are rounded to the nearest, real ones are not."""
     (tmp_path / "rows.csv").write_text("who,n\na,1\na,2\na,2\nb,3\n")
-    assert taken(planned("mean of real numbers").query, "mean").tolist() == pytest.approx([5 / 3, 3.0])
+    assert taken(planned("mean of real numbers").query, "mean").tolist() == pytest.approx(
+        [5 / 3, 3.0]
+    )
     assert taken(planned("unary sum").query, "mean").tolist() == [2, 3]
 
 
 def test_sums_that_leave_the_range(terminal: Any, sum_plan: Plan) -> None:
-    """What a person's rows come to must be a value of the query: told by name, with the remedy; --clamp moves it."""
+    """A combined value outside the domain is an error with the name; --clamp moves it."""
     sum_plan.task.save("task.json")
     words = ["task.json", "rows.csv", "--column", "n", "--user-column", "who", "--per-user", "sum"]
     told = terminal.refused("randomize", *words, "--output", "out")
-    assert "the sum of 5 of 40 people of rows.csv are not in whole numbers from 0 to 20 kcal" in told
+    assert (
+        "the sum of 5 of 40 people of rows.csv are not in whole numbers from 0 to 20 kcal" in told
+    )
     assert "not in whole numbers from 0 to 20 kcal: 'p8': 21.0 lies above it" in told
     assert "Take another --per-user, or pass --clamp" in told
     assert json.loads(terminal("run", *words, "--clamp", "--json").stdout)["reports"] == 40
@@ -98,20 +123,38 @@ def test_sums_that_leave_the_range(terminal: Any, sum_plan: Plan) -> None:
     ("kind", "words", "told"),
     [
         ("unary sum", "--column n --per-user mean", "name whose rows they are with --user-column"),
-        ("unary sum", "--column n --user-column who --per-user median", "--per-user must be one of mean, sum, first, sample"),
-        ("labels", "--column word --user-column who --per-user mean", "--per-user mean is for numbers; take first or sample"),
-        ("users' mean", "--column n --user-column who --per-user mean", "takes all rows of a user; leave --per-user out"),
-        ("users' mean", "--column n", "name the column that tells whose row it is, --user-column"),
+        (
+            "unary sum",
+            "--column n --user-column who --per-user median",
+            "--per-user must be one of mean, sum, first, sample",
+        ),
+        (
+            "labels",
+            "--column word --user-column who --per-user mean",
+            "--per-user mean is for numbers; take first or sample",
+        ),
+        (
+            "users' mean",
+            "--column n --user-column who --per-user mean",
+            "takes all rows of a user; leave --per-user out",
+        ),
+        ("users' mean", "--column n", "name the column that says whose row it is, --user-column"),
         ("unary sum", "--column n --user-column n", "is also the --user-column"),
         ("unary sum", "--column n --user-column name", "no column 'name' (--user-column)"),
-        ("users' histogram", "--column n --user-column who --clamp", "do not hold exactly 3 items; the first is 'p0' with 1"),
+        (
+            "users' histogram",
+            "--column n --user-column who --clamp",
+            "do not have exactly 3 items; the first is 'p0' with 1",
+        ),
     ],
 )
 def test_options_that_do_not_fit(terminal: Any, kind: str, words: str, told: str) -> None:
     """Ways that make no sense for a query, and columns that are not there."""
     planned(kind).task.save("task.json")
     for command in ("randomize", "run"):
-        assert told in terminal.refused(command, "task.json", "rows.csv", *words.split(), "--output", "out")
+        assert told in terminal.refused(
+            command, "task.json", "rows.csv", *words.split(), "--output", "out"
+        )
 
 
 def test_a_person_without_a_name(terminal: Any, sum_plan: Plan, tmp_path: Path) -> None:
@@ -119,7 +162,10 @@ def test_a_person_without_a_name(terminal: Any, sum_plan: Plan, tmp_path: Path) 
     sum_plan.task.save("task.json")
     (tmp_path / "rows.csv").write_text("who,n\na,1\n ,2\n")
     told = terminal.refused("run", "task.json", "rows.csv", "--column", "n", "--user-column", "who")
-    assert "1 of 2 rows of rows.csv names no user in --user-column 'who': line 3: (empty). Correct such rows; --drop-missing" in told
+    assert (
+        "1 of 2 rows of rows.csv names no user in --user-column 'who': line 3: (empty). "
+        "Correct such rows; --drop-missing" in told
+    )
 
 
 def test_names_of_people_stay_text(terminal: Any, tmp_path: Path) -> None:
@@ -129,23 +175,32 @@ def test_names_of_people_stay_text(terminal: Any, tmp_path: Path) -> None:
     assert [items.tolist() for items in held] == [[1, 2], [1], [3]]
 
 
-def test_rows_of_a_person_may_lie_anywhere(terminal: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rows_of_a_person_may_lie_anywhere(
+    terminal: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A person's rows are found in every chunk of a file."""
     monkeypatch.setattr("metricshuffle.data.source.CHUNK_ROWS", 3)
     monkeypatch.setattr("metricshuffle.data.csv_reader.LINES_PER_BLOCK", 3)
-    (tmp_path / "rows.csv").write_text("who,n\n" + "".join(f"p{row % 5},{row % 4}\n" for row in range(20)))
+    (tmp_path / "rows.csv").write_text(
+        "who,n\n" + "".join(f"p{row % 5},{row % 4}\n" for row in range(20))
+    )
     held = taken(planned("users' mean").query, None)
-    assert [items.tolist() for items in held] == [[row % 4 for row in range(person, 20, 5)] for person in range(5)]
+    assert [items.tolist() for items in held] == [
+        [row % 4 for row in range(person, 20, 5)] for person in range(5)
+    ]
 
 
 def test_it_is_said_once_that_every_row_counts(terminal: Any, sum_plan: Plan) -> None:
-    """Without --user-column: once, on stderr; with it, and in the JSON, not at all; a plan says what a row is taken to be."""
+    """Once on stderr without --user-column, never with it or in JSON; a plan says it, too."""
     sum_plan.task.save("task.json")
     Path("one.csv").write_text("who,n\n" + "".join(f"p{person},3\n" for person in range(40)))
     words = ["task.json", "one.csv", "--column", "n"]
     for command in (["run", *words], ["randomize", *words, "--output", "reports"]):
         without = terminal(*command)
-        for name in ("releases.ledger", "release.json"):  # every run is another round, and there is one
+        for name in (
+            "releases.ledger",
+            "release.json",
+        ):  # every run is another round, and there is one
             Path(name).unlink(missing_ok=True)
         named = terminal(*command, "--user-column", "who")
         Path("releases.ledger").unlink(missing_ok=True)
@@ -160,11 +215,23 @@ def test_it_is_said_once_that_every_row_counts(terminal: Any, sum_plan: Plan) ->
 @pytest.mark.parametrize(
     ("asked", "told"),
     [
-        ("--query sum --low 0 --high 20 --distance 5", "Every row of a file counts as another person; --user-column of randomize and run"),
+        (
+            "--query sum --low 0 --high 20 --distance 5",
+            "Every row of a file counts as another person; --user-column of randomize and run",
+        ),
         ("--query histogram --labels a,b", "Every row of a file counts as another person"),
-        ("--query user-mean --low 0 --high 20 --distance 5", "Users may hold any number of items, at least one."),
-        ("--query user-mean --low 0 --high 20 --distance 5 --items 3", "Everybody holds exactly 3 items"),
-        ("--query user-mean --low 0 --high 20 --distance 5 --items 1", "Everybody holds exactly 1 item:"),
+        (
+            "--query user-mean --low 0 --high 20 --distance 5",
+            "Users may hold any number of items, at least one.",
+        ),
+        (
+            "--query user-mean --low 0 --high 20 --distance 5 --items 3",
+            "Everybody holds exactly 3 items",
+        ),
+        (
+            "--query user-mean --low 0 --high 20 --distance 5 --items 1",
+            "Everybody holds exactly 1 item:",
+        ),
     ],
 )
 def test_a_plan_says_what_a_row_is(terminal: Any, asked: str, told: str) -> None:
@@ -177,13 +244,15 @@ def test_a_plan_says_what_a_row_is(terminal: Any, asked: str, told: str) -> None
 @pytest.mark.parametrize(
     ("asked", "told"),
     [
-        ("user-histogram", "at least one; --most-items M, the most that one may hold, allows noisy vectors."),
-        ("user-histogram --most-items 7", "Users may hold any number of items from 1 to 7: one with more is refused when randomizing."),
+        ("user-histogram", "Users may hold any number of items, at least one."),
+        ("user-histogram --most-items 7", "Users may hold any number of items, at least one."),
         ("user-mean", "Users may hold any number of items, at least one."),
     ],
 )
 def test_a_plan_says_what_the_shuffler_needs_to_help(terminal: Any, asked: str, told: str) -> None:
-    """The most items that one may hold, where noisy vectors could use it and nowhere else."""
-    result = terminal.typed(f"plan --query {asked} --low 0 --high 5 --epsilon 1 --distance 5 --delta 1e-6 --users 100")
+    """Any number of items; the limit that noisy vectors once needed has no effect."""
+    result = terminal.typed(
+        f"plan --query {asked} --low 0 --high 5 --epsilon 1 --distance 5 --delta 1e-6 --users 100"
+    )
     assert result.exit_code == 0, result.output
     assert result.stdout.count(told) == 1

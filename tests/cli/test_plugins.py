@@ -1,12 +1,12 @@
-"""Commands of other distributions: there when installed, a sentence when not, and harmless when they cannot be loaded."""
+"""Commands of other distributions: installed, missing, or failing to load."""
 
 from __future__ import annotations
 
 from importlib.metadata import EntryPoint, entry_points
 
-import pytest
 import typer
 from tests.cli.conftest import Terminal
+from tests.tables import check_all
 from typer.testing import CliRunner
 
 from metricshuffle.cli.command_group import Commands
@@ -15,7 +15,8 @@ from metricshuffle.cli.plugins import COMMANDS, OF_PAPERS, add_installed_command
 
 def app_with(*points: EntryPoint) -> typer.Typer:
     """A command line with a command and a group of its own, and what these entry points add."""
-    app, users = typer.Typer(cls=Commands), typer.Typer()
+    app = typer.Typer(cls=Commands)
+    users = typer.Typer()
     app.command("plan")(lambda: print("our own plan"))
     users.command("calibrate")(lambda: print("calibrated"))
     app.add_typer(users, name="users")
@@ -27,9 +28,11 @@ def point(name: str, value: str) -> EntryPoint:
     return EntryPoint(name, value, COMMANDS)
 
 
-@pytest.mark.parametrize("more", [[], ["--help"], ["list", "--quick", "--runs", "3"]])
-@pytest.mark.parametrize("words", [["reproduce"], ["users", "compare"]])
-def test_a_command_that_is_not_installed_says_how_to_get_it(words: list[str], more: list[str]) -> None:
+@check_all("more", [[], ["--help"], ["list", "--quick", "--runs", "3"]])
+@check_all("words", [["reproduce"], ["users", "compare"]])
+def test_a_command_that_is_not_installed_says_how_to_get_it(
+    words: list[str], more: list[str]
+) -> None:
     result = CliRunner().invoke(app_with(), [*words, *more])
     assert result.exit_code == 2
     assert result.stdout == ""
@@ -56,7 +59,9 @@ def test_an_entry_point_is_a_command() -> None:
 
 
 def test_a_command_of_our_own_is_never_replaced() -> None:
-    assert CliRunner().invoke(app_with(point("plan", "os:abort")), ["plan"]).stdout == "our own plan\n"
+    assert (
+        CliRunner().invoke(app_with(point("plan", "os:abort")), ["plan"]).stdout == "our own plan\n"
+    )
 
 
 def test_one_that_cannot_be_loaded_says_so_and_leaves_the_others() -> None:

@@ -1,4 +1,4 @@
-"""--quiet on every command, no escape codes where nobody wants them, -h, and compiling told once."""
+"""--quiet on every command, escape codes, -h, and the message about compiling."""
 
 from __future__ import annotations
 
@@ -17,7 +17,12 @@ from tools.reference import every_command
 
 from metricshuffle.cli import console
 from metricshuffle.cli.command_group import app
-from metricshuffle.cli.compile_notice import COMPILE_NOTICE, announce_compilation, compiled_loops, kernel_loops
+from metricshuffle.cli.compile_notice import (
+    COMPILE_NOTICE,
+    announce_compilation,
+    compiled_loops,
+    kernel_loops,
+)
 
 ACCOUNT = "profile --noise geometric --rate 1 --users 100 --distance 5 --delta 1e-6"
 
@@ -25,35 +30,53 @@ ACCOUNT = "profile --noise geometric --rate 1 --users 100 --distance 5 --delta 1
 @pytest.mark.parametrize("name", [name for name, _ in every_command(typer.main.get_command(app))])
 def test_every_command_has_the_common_options(name: str) -> None:
     command = dict(every_command(typer.main.get_command(app)))[name]
-    names = [decl for option in command.params if option.param_type_name == "option" for decl in option.opts]
+    names = [
+        decl
+        for option in command.params
+        if option.param_type_name == "option"
+        for decl in option.opts
+    ]
     assert {"--quiet", "-q", "--json"} <= set(names)
     assert len(set(names)) == len(names)
 
 
 @pytest.mark.parametrize("words", [(), ("plan",), ("users",), ("users", "compare"), ("doctor",)])
 def test_h_is_help(terminal: Terminal, words: tuple[str, ...]) -> None:
-    short, long = terminal(*words, "-h"), terminal(*words, "--help")
+    short = terminal(*words, "-h")
+    long = terminal(*words, "--help")
     assert short.exit_code == 0
     assert short.stdout == long.stdout
     assert "--help" in short.stdout
 
 
-def test_quiet_leaves_the_answer_and_the_errors(terminal: Terminal, sum_plan: Any, values: Path) -> None:
+def test_quiet_leaves_the_answer_and_the_errors(
+    terminal: Terminal, sum_plan: Any, values: Path
+) -> None:
     sum_plan.save("plan.json")
     line = "run plan.json values.csv --column kcal --output release.json"
-    loud, quiet = terminal.typed(line, "--ledger", "first"), terminal.typed(line, "--ledger", "second", "--quiet")
+    loud = terminal.typed(line, "--ledger", "first")
+    quiet = terminal.typed(line, "--ledger", "second", "--quiet")
     assert "Every row counted as another person" in loud.stderr
     assert "Wrote release.json" in loud.stderr
     assert quiet.exit_code == 0
     assert quiet.stderr == ""
     assert quiet.stdout.startswith("sum = ")
-    assert "no column 'nope'" in terminal.refused(*["run", "plan.json", "values.csv", "--column", "nope", "-q"])
-    assert "Every row counted" in terminal.typed(line, "--ledger", "third").stderr, "it is for one command only"
+    assert "no column 'nope'" in terminal.refused(
+        *["run", "plan.json", "values.csv", "--column", "nope", "-q"]
+    )
+    assert "Every row counted" in terminal.typed(line, "--ledger", "third").stderr, (
+        "it is for one command only"
+    )
 
 
 def test_a_pipe_gets_no_escape_codes(terminal: Terminal, sum_plan: Any) -> None:
     sum_plan.save("plan.json")
-    for line in ("verify plan.json", "plan -h", "doctor", "plan --query sum --low 0 --high 2 --epsilon 1 --distance 1 --delta 0 --users 9"):
+    for line in (
+        "verify plan.json",
+        "plan -h",
+        "doctor",
+        "plan --query sum --low 0 --high 2 --epsilon 1 --distance 1 --delta 0 --users 9",
+    ):
         assert "\x1b" not in terminal.typed(line).output
 
 
@@ -111,7 +134,7 @@ def test_numba_tells_when_it_compiles_and_that_is_told_once() -> None:
 
 @pytest.mark.slow
 def test_compiling_is_told_once_wherever_it_happens(tmp_path: Path) -> None:
-    """An empty cache: the first command compiles and says so, the second finds what the first one kept."""
+    """With an empty cache the first command compiles and says so; the second uses the cache."""
     empty = {"NUMBA_CACHE_DIR": str(tmp_path / "cache"), "NO_COLOR": "1"}
     first, second = (in_terminal(tmp_path, 200, *ACCOUNT.split(), **empty) for _ in range(2))
     assert first.count(COMPILE_NOTICE) == 1
@@ -125,11 +148,19 @@ def test_compiled_loops_are_counted_without_numba(tmp_path: Path) -> None:
     assert len(kernel_loops()) > 100
     assert len({(file, name) for file, name, _ in kernel_loops()}) == len(kernel_loops())
     code = (
-        "import numpy as np; from metricshuffle.cli.compile_notice import compiled_loops; assert compiled_loops() == []; "
-        "from metricshuffle._randomness_kernels import multiply_high; multiply_high(np.uint64(3), np.uint64(4)); print(compiled_loops())"
+        "import numpy as np; from metricshuffle.cli.compile_notice import compiled_loops; "
+        "assert compiled_loops() == []; "
+        "from metricshuffle._randomness_kernels import multiply_high; "
+        "multiply_high(np.uint64(3), np.uint64(4)); print(compiled_loops())"
     )
     done = subprocess.run(
-        [sys.executable, "-c", code], env={**os.environ, "NUMBA_CACHE_DIR": str(tmp_path)}, capture_output=True, text=True, check=False
+        [sys.executable, "-c", code],
+        env={**os.environ, "NUMBA_CACHE_DIR": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert done.stdout.strip() == "['_randomness_kernels.multiply_high']", done.stderr
-    assert compiled_loops() == [] or set(compiled_loops()) <= {f"{file.stem}.{name}" for file, name, _ in kernel_loops()}
+    assert compiled_loops() == [] or set(compiled_loops()) <= {
+        f"{file.stem}.{name}" for file, name, _ in kernel_loops()
+    }

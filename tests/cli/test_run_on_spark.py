@@ -1,4 +1,4 @@
-"""`run --spark`: what is refused before Spark starts."""
+"""`run --spark`: errors before Spark starts."""
 
 from __future__ import annotations
 
@@ -6,23 +6,38 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.wire.kinds import planned
+from tests.catalogue.planned_tasks import planned
 
 
 def test_what_is_said_before_spark_starts(terminal: Any, values: Path) -> None:
     planned("unary sum").save("plan.json")
-    assert "name a file of values, or a table with --spark." in terminal.refused("run", "plan.json", "--column", "kcal")
+    assert "name a file of values, or a table with --spark." in terminal.refused(
+        "run", "plan.json", "--column", "kcal"
+    )
     told = terminal.refused("run", "plan.json", values, "--column", "kcal", "--spark", "people")
-    assert f"--spark names where values come from, and so does {values}; leave one of them out." in told
+    assert f"--spark and {values} both say where values come from; leave one of them out." in told
     told = terminal.refused("run", "plan.json", values, "--column", "kcal", "--master", "local")
     assert "--master says where Spark runs; name a table with --spark, or leave it out." in told
-    told = terminal.refused("run", "plan.json", "--column", "kcal", "--spark", "people", "--decimal", ",")
+    told = terminal.refused(
+        "run", "plan.json", "--column", "kcal", "--spark", "people", "--decimal", ","
+    )
     assert "--delimiter, --decimal and --no-header are for a file of values" in told
 
 
-def test_java_is_asked_for_in_words(terminal: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_java_is_asked_for_in_words(
+    terminal: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     pytest.importorskip("pyspark", reason="pyspark is not installed (extra spark)")
     planned("unary sum").save("plan.json")
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
-    told = terminal.refused("run", "plan.json", "--column", "kcal", "--spark", "parquet:values.parquet", "--master", "local[1]")
+    told = terminal.refused(
+        "run",
+        "plan.json",
+        "--column",
+        "kcal",
+        "--spark",
+        "parquet:values.parquet",
+        "--master",
+        "local[1]",
+    )
     assert "Spark needs Java 17 or newer, and there is none in JAVA_HOME" in told

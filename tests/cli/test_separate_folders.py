@@ -1,4 +1,4 @@
-"""From a table to a release in separate folders: only task.json travels to the clients and the shuffler, only reports come back."""
+"""From a table to a release in separate folders: only task.json and reports are exchanged."""
 
 from __future__ import annotations
 
@@ -73,36 +73,90 @@ def number_near(truth: float) -> Callable[[Release], None]:
     return check
 
 
+def rows_near(*truth: float) -> Callable[[Release], None]:
+    def check(release: Release) -> None:
+        for row, value in zip(list(release.value), truth, strict=True):
+            assert abs(row["value"] - value) < 14 * row["standard_error"], row
+
+    return check
+
+
 CAMPAIGNS = {
     "categories": Campaign(
         "--query histogram --labels tea,coffee,water --epsilon 1 --delta 1e-6 --users 400",
-        "who,drink", "--column drink", drinks, 400, shares_near(0.5, 0.25, 0.25),
+        "who,drink",
+        "--column drink",
+        drinks,
+        400,
+        shares_near(0.5, 0.25, 0.25),
     ),
     "map": Campaign(
-        "--query map --box 46.94 7.42 46.96 7.46 --cell 1200 --epsilon 3 --distance 1200 --delta 1e-6 --users 400",
-        "who,lat,lon", "--column lat --column lon", places, 400, most_in_the_south_west,
+        "--query map --box 46.94 7.42 46.96 7.46 --cell 1200 --epsilon 3 --distance 1200 "
+        "--delta 1e-6 --users 400",
+        "who,lat,lon",
+        "--column lat --column lon",
+        places,
+        400,
+        most_in_the_south_west,
     ),
     "user-histogram": Campaign(
-        "--query user-histogram --low 0 --high 5 --items 3 --epsilon 2 --distance 2 --delta 1e-6 --users 60",
-        "who,n", "--column n --user-column who", visits, 60, shares_near(1 / 6, 1 / 3, 0, 0, 1 / 6, 1 / 3),
+        "--query user-histogram --low 0 --high 5 --items 3 --epsilon 2 --distance 2 "
+        "--delta 1e-6 --users 60",
+        "who,n",
+        "--column n --user-column who",
+        visits,
+        60,
+        shares_near(1 / 6, 1 / 3, 0, 0, 1 / 6, 1 / 3),
     ),
     "user-mean": Campaign(
-        "--query user-mean --low 0 --high 20 --unit cups --epsilon 2 --distance 5 --delta 0 --users 60",
-        "who,n", "--column n --user-column who", cups, 60, number_near(4.0),
+        "--query user-mean --low 0 --high 20 --unit cups --epsilon 2 --distance 5 --delta "
+        "0 --users 60",
+        "who,n",
+        "--column n --user-column who",
+        cups,
+        60,
+        number_near(4.0),
+    ),
+    "user-total": Campaign(
+        "--query user-total --low 0 --high 5 --items 3 --epsilon 2 --distance 2 "
+        "--delta 1e-6 --users 60",
+        "who,n",
+        "--column n --user-column who",
+        visits,
+        60,
+        number_near(8.0),
+    ),
+    "user-share-above": Campaign(
+        "--query user-share-above --low 0 --high 20 --unit cups --at 3 --fade 2 --epsilon 2 "
+        "--distance 5 --delta 1e-6 --users 60",
+        "who,n",
+        "--column n --user-column who",
+        cups,
+        60,
+        rows_near(0.7),  # of 2, 3, 4, 5 and 6 cups, 3 count half
     ),
     "sum": Campaign(
-        "--query sum --low 0 --high 20 --unit cups --epsilon 1 --distance 5 --delta 1e-6 --users 60 --honest 90% --encoding modular",
-        "who,n", "--column n --user-column who --per-user first", cups, 60, number_near(240.0),
+        "--query sum --low 0 --high 20 --unit cups --epsilon 1 --distance 5 --delta 1e-6 "
+        "--users 60 --honest 90% --encoding modular",
+        "who,n",
+        "--column n --user-column who --per-user first",
+        cups,
+        60,
+        number_near(240.0),
     ),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("kind", CAMPAIGNS)
-def test_from_a_table_to_a_release(kind: str, terminal: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """plan, verify, randomize at two places, shuffle and estimate, each where the others' files are not."""
+def test_from_a_table_to_a_release(
+    kind: str, terminal: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """plan, verify, randomize twice, shuffle and estimate, each in a separate folder."""
     pytest.importorskip("pyproj")
     campaign = CAMPAIGNS[kind]
-    analyst, north, south, shuffler = (tmp_path / name for name in ("analyst", "north", "south", "shuffler"))
+    analyst, north, south, shuffler = (
+        tmp_path / name for name in ("analyst", "north", "south", "shuffler")
+    )
     for folder in (analyst, north, south, shuffler):
         folder.mkdir()
 
@@ -117,10 +171,16 @@ def test_from_a_table_to_a_release(kind: str, terminal: Any, tmp_path: Path, mon
         shutil.copy(analyst / "task.json", folder)
     half = campaign.people // 2
     for folder, people in ((north, range(half)), (south, range(half, campaign.people))):
-        lines = [campaign.header, *(",".join(row) for person in people for row in campaign.rows(person))]
+        lines = [
+            campaign.header,
+            *(",".join(row) for person in people for row in campaign.rows(person)),
+        ]
         (folder / "values.csv").write_text("\n".join(lines) + "\n")
         assert at(folder, "verify task.json")["verified"] is True
-        assert at(folder, f"randomize task.json values.csv {campaign.columns} --output {folder.name}.reports")["reports"] == len(people)
+        assert at(
+            folder,
+            f"randomize task.json values.csv {campaign.columns} --output {folder.name}.reports",
+        )["reports"] == len(people)
         shutil.copy(folder / f"{folder.name}.reports", shuffler)
     assert at(shuffler, "verify task.json")["verified"] is True
     told = at(shuffler, "shuffle task.json north.reports south.reports --output batch")
@@ -132,8 +192,20 @@ def test_from_a_table_to_a_release(kind: str, terminal: Any, tmp_path: Path, mon
     assert not release.raw_values_seen
     assert not release.unsafe_seeded
     campaign.check(release)
-    assert sorted(os.listdir(shuffler)) == ["batch", "batches.ledger", "north.reports", "south.reports", "task.json"]
-    assert sorted(os.listdir(analyst)) == ["batch", "plan.json", "release.json", "releases.ledger", "task.json"]
+    assert sorted(os.listdir(shuffler)) == [
+        "batch",
+        "batches.ledger",
+        "north.reports",
+        "south.reports",
+        "task.json",
+    ]
+    assert sorted(os.listdir(analyst)) == [
+        "batch",
+        "plan.json",
+        "release.json",
+        "releases.ledger",
+        "task.json",
+    ]
     # What the analyst gets does not grow with the people: sums, and the ids of two files.
     assert (analyst / "batch").stat().st_size < 2000
     from_task = at(analyst, "estimate task.json batch")
@@ -141,10 +213,21 @@ def test_from_a_table_to_a_release(kind: str, terminal: Any, tmp_path: Path, mon
 
 
 def test_the_task_holds_nothing_of_the_plan_but_what_the_roles_need(terminal: Any) -> None:
-    """Candidates, targets and expected errors stay with the analyst; the task alone runs everything."""
+    """Candidates, targets and errors stay with the analyst; the task runs everything."""
     terminal.typed(f"plan {CAMPAIGNS['sum'].plan} --save plan.json --task task.json")
     task, plan = (json.loads(Path(name).read_text()) for name in ("task.json", "plan.json"))
-    assert set(task) == {"format", "query", "protocol", "users", "honest", "rounds", "guarantee", "if_shuffler_colludes", "digest"}
+    assert set(task) == {
+        "format",
+        "query",
+        "protocol",
+        "users",
+        "honest",
+        "rounds",
+        "guarantee",
+        "if_shuffler_colludes",
+        "damage",
+        "digest",
+    }
     assert plan["task"] == task
     Path("values.csv").write_text("n\n" + "4\n" * 60)
     document = json.loads(terminal.typed("run task.json values.csv --column n --json").stdout)

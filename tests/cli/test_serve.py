@@ -1,4 +1,4 @@
-"""Commands of the collection service for operators and analysts: what they refuse before anything is sent, and what they do."""
+"""Commands for operators and analysts of a collection: errors before sending, and effects."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.service.running import Running, post_report, report_of, running
+from tests.collection.running import Running, post_report, report_of, running
 
 from metricshuffle import Integers, Sum, Target, plan
 from metricshuffle.collection.keys import AnalystKey
@@ -68,17 +68,28 @@ def test_an_analysts_key(terminal: Any) -> None:
         ("--listen 8460", "--listen must be an address and a port"),
         ("--listen 127.0.0.1:99999", "--listen must be an address and a port"),
         ("--listen ::1:80", "--listen must be an address and a port"),
-        ("--listen no.such.host.invalid:80", "is no address of this machine"),
+        ("--listen no.such.host.invalid:80", "is not an address of this machine"),
         ("--listen 127.0.0.1:0 --key plan.json", "--certificate and --key belong together"),
         ("--listen 127.0.0.1:0 --certificate a --key b", "there is no such file"),
-        ("--listen 127.0.0.1:0 --certificate plan.json --key plan.json", "are not a certificate and its key"),
-        ("--listen 127.0.0.1:0 --after shuffler.example", "--after must be an address like https://shuffler.example:8460"),
-        ("--listen 127.0.0.1:0 --origin https://survey.example/page", "--origin must be an address"),
+        (
+            "--listen 127.0.0.1:0 --certificate plan.json --key plan.json",
+            "are not a certificate and its key",
+        ),
+        (
+            "--listen 127.0.0.1:0 --after shuffler.example",
+            "--after must be an address like https://shuffler.example:8460",
+        ),
+        (
+            "--listen 127.0.0.1:0 --origin https://survey.example/page",
+            "--origin must be an address",
+        ),
         ("--listen 127.0.0.1:0 --origin *", "--origin must be an address"),
     ],
 )
 def test_what_cannot_be_served(terminal: Any, plan_file: Path, options: str, words: str) -> None:
-    assert words in terminal.refused("serve", "--store", "sqlite:///x.db", "--keys", "keys", *options.split())
+    assert words in terminal.refused(
+        "serve", "--store", "sqlite:///x.db", "--keys", "keys", *options.split()
+    )
 
 
 def test_a_database_that_cannot_be_opened(terminal: Any, plan_file: Path) -> None:
@@ -95,7 +106,9 @@ def test_a_port_that_is_taken(terminal: Any) -> None:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         address = f"127.0.0.1:{taken.getsockname()[1]}"
-        told = terminal.refused("serve", "--store", "sqlite:///x.db", "--keys", "keys", "--listen", address)
+        told = terminal.refused(
+            "serve", "--store", "sqlite:///x.db", "--keys", "keys", "--listen", address
+        )
     assert f"cannot listen on {address}: Address already in use" in told
     if sys.platform == "linux":  # (what the shuffler would have locked is not locked any more)
         assert re.search(r"^VmLck:\s+0 kB$", Path("/proc/self/status").read_text(), re.MULTILINE)
@@ -122,10 +135,16 @@ def open_words(*more: str, **changes: str | None) -> list[str]:
     [
         ({"colluders": None}, "Missing option '--colluders'"),
         ({"colluders": "-1"}, "--colluders must be 0 or more"),
-        ({"colluders": "11"}, "takes 41 reports, and the plan is for 40 people. Plan again with --honest 29 or fewer"),
+        (
+            {"colluders": "11"},
+            "takes 41 reports, and the plan is for 40 people. Plan again with --honest 29 or fewer",
+        ),
         ({"closes": "soon"}, "--closes must be a duration like 90s, 10m, 1h or 2d, or a time"),
         ({"closes": "2020-01-31T12:00:00Z"}, "--closes must lie in the future"),
-        ({"opens": "2h", "closes": "2020-01-31T12:00:00Z"}, "--closes must lie in the future and after --opens"),
+        (
+            {"opens": "2h", "closes": "2020-01-31T12:00:00Z"},
+            "--closes must lie in the future and after --opens",
+        ),
         ({"extends": "2020-01-31T12:00:00Z"}, "--extends not before --closes"),
         ({"retention": "ever"}, "--retention must be a duration"),
         ({"round": "2"}, "--round must be from 1 to 1"),
@@ -135,27 +154,43 @@ def open_words(*more: str, **changes: str | None) -> list[str]:
         ({"admission": "friends"}, "--admission must be one of open, tickets"),
         ({"admission": "tickets"}, "belong together"),
         ({"tickets": "40"}, "belong together"),
-        ({"admission": "tickets", "tickets": "31", "tickets_file": "t.txt"}, "--tickets must be at least 32"),
-        ({"admission": "tickets", "tickets": "40", "tickets_file": "old.txt"}, "tickets are never replaced"),
+        (
+            {"admission": "tickets", "tickets": "31", "tickets_file": "t.txt"},
+            "--tickets must be at least 32",
+        ),
+        (
+            {"admission": "tickets", "tickets": "40", "tickets_file": "old.txt"},
+            "tickets are never replaced",
+        ),
         ({"server": "shuffler.example"}, "--server must be an address"),
         ({"run_by": "us", "server": NOBODY}, "the operator needs a token"),
         ({"keys": "nowhere"}, "--keys nowhere has no operator's token in it"),
         ({"token_file": "nowhere"}, "cannot read nowhere"),
-        ({"token_file": "plan.json"}, "an operator's token is letters and digits"),
-        ({}, "the operator needs a token: give --keys FOLDER or --token-file FILE, or set METRICSHUFFLE_TOKEN"),
+        ({"token_file": "plan.json"}, "an operator's token must consist of letters and digits"),
+        (
+            {},
+            "the operator needs a token: give --keys FOLDER or --token-file FILE, or set "
+            "METRICSHUFFLE_TOKEN",
+        ),
         ({"output": "missing/collection.json"}, "lies in a folder that does not exist"),
         ({"output": "plan.json"}, "is also the input"),
     ],
-)  # fmt: skip
+)
 def test_what_cannot_be_opened(
-    terminal: Any, plan_file: Path, monkeypatch: pytest.MonkeyPatch, changes: dict[str, str | None], words: str
+    terminal: Any,
+    plan_file: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    changes: dict[str, str | None],
+    words: str,
 ) -> None:
     monkeypatch.delenv("METRICSHUFFLE_TOKEN", raising=False)
     Path("old.txt").write_text("0" * 32)
     assert words in " ".join(terminal.refused(*open_words(**changes)).split())
 
 
-def test_a_shuffler_that_does_not_run(terminal: Any, plan_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_shuffler_that_does_not_run(
+    terminal: Any, plan_file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("METRICSHUFFLE_TOKEN", "0" * 64)
     assert f"cannot reach {NOBODY}" in terminal.refused(*open_words())
 
@@ -178,32 +213,66 @@ def opened(terminal: Any, *words: str) -> Any:
 
 
 @pytest.mark.thorough
-def test_a_collection_from_open_to_abort(terminal: Any, plan_file: Path, shuffler: Running, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The file is what is served; status and abort tell how it stands; a second one of that round is refused and leaves no file."""
+def test_a_collection_from_open_to_abort(
+    terminal: Any, plan_file: Path, shuffler: Running, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The served file, status and abort; a second collection of the round is rejected."""
     keys = str(shuffler.keys)
-    result = terminal(*open_words(server=shuffler.url, keys=keys, asked_by="The Institute", run_by="A friend"))
+    result = terminal(
+        *open_words(server=shuffler.url, keys=keys, asked_by="The Institute", run_by="A friend")
+    )
     assert result.exit_code == 0, result.output
     collection = Collection.load("collection.json")
     assert collection.digest in result.stdout
-    assert "after 40 of them everybody else is turned away. --admission tickets prevents that." in " ".join(result.output.split())
-    assert (collection.terms.analyst.name, collection.terms.hops[0].name, collection.terms.apart) == ("The Institute", "A friend", True)
-    assert (collection.terms.minimum, collection.terms.maximum, collection.terms.colluders) == (32, 40, 2)
+    assert (
+        "after 40 reports all others are rejected. --admission tickets prevents that."
+        in " ".join(result.output.split())
+    )
+    assert (
+        collection.terms.analyst.name,
+        collection.terms.hops[0].name,
+        collection.terms.apart,
+    ) == ("The Institute", "A friend", True)
+    assert (collection.terms.minimum, collection.terms.maximum, collection.terms.colluders) == (
+        32,
+        40,
+        2,
+    )
     collection.verify()
     assert post_report(collection.url, [report_of(collection)]).statuses == [204]
     told = opened(terminal, "collection", "status", "collection.json", "--keys", keys)
     assert {name: told[name] for name in ("state", "reports", "minimum", "closes", "round")} == {
-        "state": "open", "reports": 1, "minimum": 32, "closes": collection.terms.closes, "round": 1,
-    }  # fmt: skip
-    assert "nobody may report twice" in terminal.refused(*open_words(server=shuffler.url, keys=keys, output="second.json"))
+        "state": "open",
+        "reports": 1,
+        "minimum": 32,
+        "closes": collection.terms.closes,
+        "round": 1,
+    }
+    assert "nobody may report twice" in terminal.refused(
+        *open_words(server=shuffler.url, keys=keys, output="second.json")
+    )
     monkeypatch.setenv("METRICSHUFFLE_TOKEN", "1" * 64)
-    assert "this is not the operator's token." in terminal.refused("collection", "abort", "collection.json")
+    assert "this is not the operator's token." in terminal.refused(
+        "collection", "abort", "collection.json"
+    )
     monkeypatch.setenv("METRICSHUFFLE_TOKEN", shuffler.operator.token)
     assert "abort it instead" in terminal.refused("collection", "purge", "collection.json")
     token = Path("token")
     token.write_text(f"{shuffler.operator.token}\n")
-    assert "others on this machine can read it" in terminal.refused("collection", "abort", "collection.json", "--token-file", "token")
+    assert "others on this machine can read it" in terminal.refused(
+        "collection", "abort", "collection.json", "--token-file", "token"
+    )
     token.chmod(0o600)
-    told = opened(terminal, "collection", "abort", "collection.json", "--token-file", "token", "--reason", "the wrong question")
+    told = opened(
+        terminal,
+        "collection",
+        "abort",
+        "collection.json",
+        "--token-file",
+        "token",
+        "--reason",
+        "the wrong question",
+    )
     assert told["state"] == "aborted"
     assert "the wrong question" in told["reason"]
     assert "aborted" in terminal.typed("collection status collection.json").stdout
@@ -211,22 +280,53 @@ def test_a_collection_from_open_to_abort(terminal: Any, plan_file: Path, shuffle
 
 
 @pytest.mark.thorough
-def test_tickets_in_parts_with_all_options(terminal: Any, shuffler: Running, tmp_path: Path) -> None:
-    """Three parts with a file of tickets each; times as they were asked for; one person in both roles is written down."""
-    plan(Sum(Integers(0, 9)), Target(1, 1e-6, 5), 40, 30, rounds=2, encoding="modular", protocols=["polya-shuffle"]).save("plan.json")
+def test_tickets_in_parts_with_all_options(
+    terminal: Any, shuffler: Running, tmp_path: Path
+) -> None:
+    """Three parts with tickets each, requested times, and one person in both roles noted."""
+    plan(
+        Sum(Integers(0, 9)),
+        Target(1, 1e-6, 5),
+        40,
+        30,
+        rounds=2,
+        encoding="modular",
+        protocols=["polya-shuffle"],
+    ).save("plan.json")
     words = open_words(
-        "--same-person", server=shuffler.url, keys=str(shuffler.keys), split="3", admission="tickets", tickets="35",
-        tickets_file="tickets.txt", opens="10m", closes="1h", extends="2d", delay="30s", retention="7d", round="2",
-    )  # fmt: skip
+        "--same-person",
+        server=shuffler.url,
+        keys=str(shuffler.keys),
+        split="3",
+        admission="tickets",
+        tickets="35",
+        tickets_file="tickets.txt",
+        opens="10m",
+        closes="1h",
+        extends="2d",
+        delay="30s",
+        retention="7d",
+        round="2",
+    )
     before = int(time.time())
     parts = opened(terminal, *words)["parts"]
     assert sorted(terminal.files()) == sorted(
-        ["plan.json", *(f"collection-{part}.json" for part in (1, 2, 3)), *(f"tickets-{part}.txt" for part in (1, 2, 3))]
+        [
+            "plan.json",
+            *(f"collection-{part}.json" for part in (1, 2, 3)),
+            *(f"tickets-{part}.txt" for part in (1, 2, 3)),
+        ]
     )
     seen: set[str] = set()
     for part, told in enumerate(parts, 1):
         terms = Collection.load(told["output"]).terms
-        assert (terms.split, terms.round, terms.apart, terms.delay, terms.retention) == ((part, 3), 2, False, 30, 7 * 86400)
+        assert (terms.split, terms.round, terms.apart, terms.delay, terms.retention) == (
+            (part, 3),
+            2,
+            False,
+            30,
+            7 * 86400,
+        )
         assert 600 <= parse_time(terms.opens) - before <= 660
         assert parse_time(terms.closes) - parse_time(terms.opens) == 3600
         assert parse_time(terms.extends) - parse_time(terms.closes) == 2 * 86400
@@ -239,19 +339,27 @@ def test_tickets_in_parts_with_all_options(terminal: Any, shuffler: Running, tmp
 
 
 @pytest.mark.thorough
-def test_a_refusal_of_the_shuffler_leaves_no_file(terminal: Any, plan_file: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
-    """One that stands behind another in a chain takes nobody's reports; tickets that were written for it are gone again."""
+def test_a_refusal_of_the_shuffler_leaves_no_file(
+    terminal: Any, plan_file: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """A later hop takes no reports; tickets written for it are removed."""
     folder = tmp_path_factory.mktemp("behind")
     with running(folder, f"sqlite:///{folder / 'x.db'}", "--after", "http://127.0.0.1:9") as behind:
-        words = open_words(server=behind.url, keys=str(behind.keys), admission="tickets", tickets="40", tickets_file="tickets.txt")
-        assert "this shuffler stands after http://127.0.0.1:9" in terminal.refused(*words)
+        words = open_words(
+            server=behind.url,
+            keys=str(behind.keys),
+            admission="tickets",
+            tickets="40",
+            tickets_file="tickets.txt",
+        )
+        assert "this shuffler is placed after http://127.0.0.1:9" in terminal.refused(*words)
 
 
 @pytest.mark.thorough
 def test_a_shuffler_that_falls_silent_leaves_what_may_be_open(
     terminal: Any, plan_file: Path, shuffler: Running, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It opened the collection but its answer was lost: the files stay, and the sentence says how to find out."""
+    """If the answer was lost the files stay, and the error says how to find out."""
     send = Operator.open
 
     def unheard(self: Operator, *rest: Any) -> None:
@@ -259,11 +367,23 @@ def test_a_shuffler_that_falls_silent_leaves_what_may_be_open(
         raise NoAnswerError("it did not answer; try again.")
 
     monkeypatch.setattr(Operator, "open", unheard)
-    plan(Sum(Integers(0, 8)), Target(1, 1e-6, 5), 40, 30, encoding="modular", protocols=["polya-shuffle"]).save("plan.json")
+    plan(
+        Sum(Integers(0, 8)),
+        Target(1, 1e-6, 5),
+        40,
+        30,
+        encoding="modular",
+        protocols=["polya-shuffle"],
+    ).save("plan.json")
     result = terminal(*open_words(server=shuffler.url, keys=str(shuffler.keys)))
     assert result.exit_code == 2
-    assert "collection status collection.json tells" in result.stderr
-    assert opened(terminal, "collection", "status", "collection.json", "--keys", str(shuffler.keys))["state"] == "open"
+    assert "collection status collection.json shows its state" in result.stderr
+    assert (
+        opened(terminal, "collection", "status", "collection.json", "--keys", str(shuffler.keys))[
+            "state"
+        ]
+        == "open"
+    )
 
 
 def test_an_answer_without_end_is_not_read_to_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -281,6 +401,6 @@ def test_an_answer_without_end_is_not_read_to_its_end(monkeypatch: pytest.Monkey
     monkeypatch.setattr("metricshuffle.collection.operator.control_api.MAX_ANSWER_BYTES", 10_000)
     with ThreadingHTTPServer(("127.0.0.1", 0), Endless) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
-        with pytest.raises(InputError, match="answers more than a shuffler does"):
+        with pytest.raises(InputError, match="is too long for a shuffler"):
             Operator(f"http://127.0.0.1:{server.server_port}", "0" * 64).statuses()
         server.shutdown()

@@ -1,4 +1,4 @@
-"""`solve` recommends one metric and a randomizer, which other commands take; nonsense is refused in a sentence."""
+"""`solve` recommends a metric and a randomizer that other commands take; invalid input."""
 
 from __future__ import annotations
 
@@ -10,11 +10,26 @@ import pytest
 
 from metricshuffle.solving.local_metric import ALGORITHMS, Algorithm, LineTarget
 
-WORDS = {"--low": "0", "--high": "1", "--step": "0.125", "--epsilon": "1", "--distance": "1", "--delta": "1e-6", "--users": "1e5"}
+WORDS = {
+    "--low": "0",
+    "--high": "1",
+    "--step": "0.125",
+    "--epsilon": "1",
+    "--distance": "1",
+    "--delta": "1e-6",
+    "--users": "1e5",
+}
 
 
 def words(**changes: str) -> list[str]:
-    return [word for name, value in {**WORDS, **{f"--{name}": value for name, value in changes.items()}}.items() for word in (name, value)]
+    return [
+        word
+        for name, value in {
+            **WORDS,
+            **{f"--{name}": value for name, value in changes.items()},
+        }.items()
+        for word in (name, value)
+    ]
 
 
 @pytest.mark.parametrize("algorithm", list(ALGORITHMS))
@@ -23,7 +38,11 @@ def test_the_numbers_are_the_librarys(terminal: Any, algorithm: Algorithm) -> No
     assert result.exit_code == 0, result.output
     document = json.loads(result.stdout)
     known = ALGORITHMS[algorithm](LineTarget(0, 1, 1, 1, 0.125), 100_000, 1e-6, 4)
-    assert (document["algorithm"], document["low"], document["high"]) == (algorithm, known.low, known.high)
+    assert (document["algorithm"], document["low"], document["high"]) == (
+        algorithm,
+        known.low,
+        known.high,
+    )
     assert len(document["solutions"]) == 4
     for told, solution in zip(document["solutions"], known.solutions, strict=True):
         assert told == {
@@ -39,7 +58,10 @@ def test_the_numbers_are_the_librarys(terminal: Any, algorithm: Algorithm) -> No
 
 
 def test_all_algorithms_unless_one_is_named(terminal: Any) -> None:
-    line = "solve --low -4 --high 4 --epsilon 1 --distance 8 --delta 1e-6 --users 100000 --grid 4 --json"
+    line = (
+        "solve --low -4 --high 4 --epsilon 1 --distance 8 --delta 1e-6 --users 100000 --grid 4 "
+        "--json"
+    )
     document = json.loads(terminal.typed(line).stdout)
     assert document["algorithm"] == "1N"
     assert list(document["algorithms"]) == ["1N", "1", "3"]
@@ -50,8 +72,10 @@ def test_all_algorithms_unless_one_is_named(terminal: Any) -> None:
 
 
 def test_the_recommendation_comes_first_and_fits_the_screen(terminal: Any) -> None:
-    """Where the algorithm of the paper says that shuffling buys nothing, another one certifies 2.5 times the target and more."""
-    result = terminal.typed("solve --low 0 --high 8 --epsilon 0.1 --distance 1 --delta 1e-6 --users 100")
+    """Another algorithm certifies 2.5 times the target where the paper's gains nothing."""
+    result = terminal.typed(
+        "solve --low 0 --high 8 --epsilon 0.1 --distance 1 --delta 1e-6 --users 100"
+    )
     assert result.exit_code == 0, result.output
     lines = result.stdout.splitlines()
     assert lines[0].startswith("Recommended: a table of 9 x 9 probabilities")
@@ -74,11 +98,15 @@ def test_says_when_shuffling_buys_nothing(terminal: Any) -> None:
 
 def test_saved_accounted_planned_and_run(terminal: Any, tmp_path: Path) -> None:
     """save -> amplify -> plan -> randomize -> shuffle -> estimate."""
-    (tmp_path / "hours.csv").write_text("hour\n" + "\n".join(str(hour % 6) for hour in range(300)) + "\n")
+    (tmp_path / "hours.csv").write_text(
+        "hour\n" + "\n".join(str(hour % 6) for hour in range(300)) + "\n"
+    )
     for line in (
-        "solve --low 0 --high 5 --around --epsilon 0.6 --distance 2 --delta 1e-6 --users 300 --least report --save r.json",
+        "solve --low 0 --high 5 --around --epsilon 0.6 --distance 2 --delta 1e-6 --users "
+        "300 --least report --save r.json",
         "amplify --randomizer file:r.json --users 300 --delta 1e-6 --distance 2",
-        "plan --query histogram --low 0 --high 5 --epsilon 0.6 --distance 2 --delta 1e-6 --users 300 --randomizer r.json --task t.json",
+        "plan --query histogram --low 0 --high 5 --epsilon 0.6 --distance 2 --delta 1e-6 "
+        "--users 300 --randomizer r.json --task t.json",
         "verify t.json",
         "randomize t.json hours.csv --column hour --output reports",
         "shuffle t.json reports --output shuffled",
@@ -87,16 +115,28 @@ def test_saved_accounted_planned_and_run(terminal: Any, tmp_path: Path) -> None:
         result = terminal.typed(line)
         assert result.exit_code == 0, f"{line}: {result.output}"
     assert json.loads((tmp_path / "r.json").read_text())["kind"] == "channel"
-    band = json.loads(terminal.typed("amplify --randomizer file:r.json --users 300 --delta 1e-6 --distance 2 --json").stdout)
+    band = json.loads(
+        terminal.typed(
+            "amplify --randomizer file:r.json --users 300 --delta 1e-6 --distance 2 --json"
+        ).stdout
+    )
     assert band["upper"]["epsilon"] <= 0.6
     assert json.loads((tmp_path / "answer.json").read_text())["reports"] == 300
 
 
 def test_grids_trees_and_tables(terminal: Any, tmp_path: Path) -> None:
-    (tmp_path / "tree.csv").write_text("food,\nfruit,food,1\napple,fruit,0.5\npear,fruit,0.5\nbread,food\n")
+    (tmp_path / "tree.csv").write_text(
+        "food,\nfruit,food,1\napple,fruit,0.5\npear,fruit,0.5\nbread,food\n"
+    )
     (tmp_path / "table.csv").write_text("0,1,2\n1,0,2\n2,2,0\n")
-    for where, points in (("--width 3 --height 2 --cell 2", 6), ("--tree tree.csv", 5), ("--distances table.csv", 3)):
-        result = terminal.typed(f"solve {where} --epsilon 0.3 --distance 2 --delta 1e-6 --users 1000 --grid 3 --json")
+    for where, points in (
+        ("--width 3 --height 2 --cell 2", 6),
+        ("--tree tree.csv", 5),
+        ("--distances table.csv", 3),
+    ):
+        result = terminal.typed(
+            f"solve {where} --epsilon 0.3 --distance 2 --delta 1e-6 --users 1000 --grid 3 --json"
+        )
         assert result.exit_code == 0, result.output
         assert len(json.loads(result.stdout)["metric"]["matrix"]) == points
 
@@ -106,18 +146,38 @@ def test_wrong_files_and_mixed_spaces(terminal: Any, tmp_path: Path) -> None:
     (tmp_path / "twice.csv").write_text("a,\na,a\n")
     (tmp_path / "lost.csv").write_text("a,\nb,c\n")
     (tmp_path / "long.csv").write_text("a,\nb,a,far\n")
-    assert "row 2: give a label of its own" in terminal.refused("solve", "--tree", "twice.csv", *rest)
-    assert "'c' is no label of this file" in terminal.refused("solve", "--tree", "lost.csv", *rest)
+    assert "row 2: give a unique label" in terminal.refused("solve", "--tree", "twice.csv", *rest)
+    assert "'c' is not a label of this file" in terminal.refused(
+        "solve", "--tree", "lost.csv", *rest
+    )
     assert "'far' is not a finite number" in terminal.refused("solve", "--tree", "long.csv", *rest)
     assert "cannot read" in terminal.refused("solve", "--tree", "none.csv", *rest)
     assert "no such file" in terminal.refused("solve", "--distances", "none.csv", *rest)
     assert "none of them" in terminal.refused("solve", *rest)
-    assert "--low and --high and --tree" in terminal.refused("solve", "--low", "0", "--tree", "lost.csv", *rest)
+    assert "--low and --high and --tree" in terminal.refused(
+        "solve", "--low", "0", "--tree", "lost.csv", *rest
+    )
     assert "--high is missing" in terminal.refused("solve", "--low", "0", *rest)
     few = ("--users", "5", "--delta", "1e-6")
-    assert "cannot use lost.csv" in terminal.refused("amplify", "--randomizer", "file:lost.csv", *few)
-    assert "does not belong" in terminal.refused("amplify", "--randomizer", "file:lost.csv", "--rate", "1", *few)
-    asked = ("plan", "--query", "histogram", "--low", "0", "--high", "5", "--epsilon", "1", "--distance", "1")
+    assert "cannot use lost.csv" in terminal.refused(
+        "amplify", "--randomizer", "file:lost.csv", *few
+    )
+    assert "does not belong" in terminal.refused(
+        "amplify", "--randomizer", "file:lost.csv", "--rate", "1", *few
+    )
+    asked = (
+        "plan",
+        "--query",
+        "histogram",
+        "--low",
+        "0",
+        "--high",
+        "5",
+        "--epsilon",
+        "1",
+        "--distance",
+        "1",
+    )
     assert "cannot use lost.csv" in terminal.refused(*asked, "--randomizer", "lost.csv", *few)
     assert "folder" in terminal.refused("solve", *words(), "--save", "nowhere/r.json")
 
@@ -144,5 +204,5 @@ def test_wrong_files_and_mixed_spaces(terminal: Any, tmp_path: Path) -> None:
         ({"epsilon": "1e9"}, "epsilon must lie in (0, 1000]"),
     ],
 )
-def test_nonsense_is_refused(terminal: Any, changes: dict[str, str], told: str) -> None:
+def test_wrong_options_are_refused(terminal: Any, changes: dict[str, str], told: str) -> None:
     assert told in terminal.refused("solve", *words(**changes))

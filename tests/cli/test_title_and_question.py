@@ -1,4 +1,4 @@
-"""--title and --question: what people are asked stands in everything that is made of a plan, as text and nothing else."""
+"""--title and --question appear as plain text in everything made from a plan."""
 
 from __future__ import annotations
 
@@ -13,19 +13,25 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.catalogue.planned_tasks import planned, run_of
 from tests.cli.conftest import Terminal
 from tests.cli.test_narrow_tables import in_terminal
-from tests.service.standing_in import standing_in
-from tests.wire.kinds import planned, run_of
-from tests.wire.wordings import HOSTILE, QUESTION, REFUSED, TITLE, forged
+from tests.collection.stand_in import standing_in
+from tests.tasks.wordings import HOSTILE, QUESTION, REFUSED, TITLE, forged
 
 from metricshuffle import Plan, Release, Task
 from metricshuffle.collection.keys import AnalystKey
 from metricshuffle.planning.consent import consent
 from metricshuffle.tasks.wording import NO_QUESTION
 
-WORDS = "plan --query sum --low 0 --high 20 --unit kcal --epsilon 1 --distance 5 --delta 1e-6 --users 40 --protocol polya-shuffle"
-MISSING = "This plan does not say what people are asked; --question TEXT tells everybody who takes part, --title TEXT what it is about."
+WORDS = (
+    "plan --query sum --low 0 --high 20 --unit kcal --epsilon 1 --distance 5 --delta 1e-6 "
+    "--users 40 --protocol polya-shuffle"
+)
+MISSING = (
+    "This plan does not say what people are asked; add --question TEXT, and --title TEXT for "
+    "what it is about."
+)
 
 
 def with_wording(kind: str, title: str | None, question: str | None) -> Plan:
@@ -34,9 +40,21 @@ def with_wording(kind: str, title: str | None, question: str | None) -> Plan:
 
 
 def test_a_plan_says_what_is_asked(terminal: Terminal) -> None:
-    result = terminal(*WORDS.split(), "--title", TITLE, "--question", f" {QUESTION} ", "--save", "plan.json", "--task", "task.json")
+    result = terminal(
+        *WORDS.split(),
+        "--title",
+        TITLE,
+        "--question",
+        f" {QUESTION} ",
+        "--save",
+        "plan.json",
+        "--task",
+        "task.json",
+    )
     assert result.exit_code == 0, result.output
-    assert result.stdout.startswith(f"Title: {TITLE}\nQuestion: {QUESTION}\nSum over whole numbers from 0 to 20 kcal")
+    assert result.stdout.startswith(
+        f"Title: {TITLE}\nQuestion: {QUESTION}\nSum over whole numbers from 0 to 20 kcal"
+    )
     assert MISSING not in result.stderr
     task = Task.load("task.json")
     assert (task.title, task.question) == (TITLE, QUESTION)
@@ -52,10 +70,13 @@ def test_a_plan_that_does_not_says_so(terminal: Terminal) -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "sentence"), [case for case in REFUSED.values() if "\0" not in case[0] and "\ud800" not in case[0]],
+    ("words", "sentence"),
+    [case for case in REFUSED.values() if "\0" not in case[0] and "\ud800" not in case[0]],
     ids=[name for name in REFUSED if name not in ("null", "half a pair")],
-)  # fmt: skip
-def test_what_is_not_taken_is_refused_before_anything_is_planned(terminal: Terminal, words: str, sentence: str) -> None:
+)
+def test_what_is_not_taken_is_refused_before_anything_is_planned(
+    terminal: Terminal, words: str, sentence: str
+) -> None:
     for option in ("--title", "--question"):
         told = terminal.refused(*WORDS.split(), option, words, "--save", "plan.json")
         assert told.startswith(f"metricshuffle: {option} ")
@@ -64,8 +85,14 @@ def test_what_is_not_taken_is_refused_before_anything_is_planned(terminal: Termi
 
 
 def test_a_forged_task_is_refused_by_every_command_that_reads_one(terminal: Terminal) -> None:
-    Path("task.json").write_text(forged(planned("labels").task, title="\x1b]0;owned\x07", question="x" * 10**6))
-    for words in ("verify task.json", "explain task.json", "randomize task.json values.csv --column a --output r"):
+    Path("task.json").write_text(
+        forged(planned("labels").task, title="\x1b]0;owned\x07", question="x" * 10**6)
+    )
+    for words in (
+        "verify task.json",
+        "explain task.json",
+        "randomize task.json values.csv --column a --output r",
+    ):
         told = terminal.refused(*words.split())
         assert "Task: title has the character U+001B at place 1" in told
         assert "question has 1,000,000 characters" in told
@@ -75,7 +102,9 @@ def test_a_forged_task_is_refused_by_every_command_that_reads_one(terminal: Term
 def test_verify_tells_the_words_apart_from_what_it_verified(terminal: Terminal) -> None:
     with_wording("labels", "Verified: all is hidden.", QUESTION).save("plan.json")
     lines = terminal("verify", "plan.json").stdout.splitlines()
-    place = next(number for number, line in enumerate(lines) if line.startswith("Verified: computed again"))
+    place = next(
+        number for number, line in enumerate(lines) if line.startswith("Verified: computed again")
+    )
     assert lines[place + 1 :] == [
         "Written by the planner, and not verified by anything:",
         "  Title: Verified: all is hidden.",
@@ -92,12 +121,19 @@ def test_explain_quotes_the_question(terminal: Terminal) -> None:
     made = with_wording("labels", TITLE, HOSTILE["quotation"])
     made.save("plan.json")
     text = terminal("explain", "plan.json").stdout
-    assert text.startswith(f"“{TITLE}”: what it means to take part\n\nWhat you are asked\nThe question, in the words of ")
-    assert "“Minutes?’ Nothing leaves your device. ‘And that is verified”. You are asked for one answer" in text
-    assert "Anybody can check what is said here, but for the words of whoever planned it, with the file of this task" in text
+    assert text.startswith(
+        f"“{TITLE}”: what it means to take part\n\nWhat you are asked\nThose who plan this ask: "
+    )
+    assert (
+        "“Minutes?’ Nothing leaves your device. ‘And that is verified”. You give one answer" in text
+    )
+    assert (
+        "Anyone can check what is said here, but not the planner's own words, "
+        "with the file of this task" in text
+    )
     silent = consent(planned("labels").task)
     assert silent.sections[0].sentences[0] == NO_QUESTION
-    assert "Anybody can check what is said here with the file of this task" in silent.text
+    assert "Anyone can check what is said here with the file of this task" in silent.text
 
 
 @pytest.mark.parametrize("words", HOSTILE.values(), ids=HOSTILE)
@@ -109,9 +145,11 @@ def test_nothing_in_them_is_markup(terminal: Terminal, words: str) -> None:
     result = terminal("verify", "plan.json")
     assert f"  Title: {words}\n  Question: {words}\n" in result.stdout
     page = terminal("explain", "plan.json", "--format", "html").stdout
-    assert set(re.findall(r"<[^>]*>", page)) == {'<section class="metricshuffle-consent">', "</section>"} | {
-        f"<{end}{tag}>" for tag in ("h2", "h3", "p") for end in ("", "/")
-    }
+    assert set(re.findall(r"<[^>]*>", page)) == {
+        '<section class="metricshuffle-consent" lang="en">',
+        "</section>",
+        '<p lang="en">',
+    } | {f"<{end}{tag}>" for tag in ["h2", "h3", "p", "details", "summary"] for end in ("", "/")}
     shown = words.replace("“", "‘").replace("”", "’")
     assert f"“{shown}”: what it means" in html.unescape(page)
     markdown = terminal("explain", "plan.json", "--format", "markdown").stdout
@@ -126,7 +164,11 @@ def test_releases_and_their_rows_hold_them_as_text(terminal: Terminal, words: st
     release = Release.from_json(run_of("map").to_json())
     release.task = release.task.reworded(words[:100], words)
     release.shuffled = release.shuffled.__class__(
-        release.task.batch(), release.reports, release.shuffled.messages, release.shuffled.sums, release.shuffled.modulus
+        release.task.batch(),
+        release.reports,
+        release.shuffled.messages,
+        release.shuffled.sums,
+        release.shuffled.modulus,
     )
     release.save("release.json")
     loaded = Release.load("release.json")
@@ -144,20 +186,29 @@ def test_releases_and_their_rows_hold_them_as_text(terminal: Terminal, words: st
     assert not re.search(r"<script|<img|onload=(?!.*&)|onerror='", drawn)
     from xml.etree import ElementTree
 
-    titles = [element.text for element in ElementTree.fromstring(drawn).iter() if element.tag.endswith("}title")]  # noqa: S314 - our own
+    titles = [
+        element.text
+        for element in ElementTree.fromstring(drawn).iter()  # noqa: S314
+        if element.tag.endswith("}title")
+    ]
     assert f"{words[:100]}: Map: share of the people" in titles
 
 
 def test_taking_part_by_hand_says_what_is_answered(terminal: Terminal) -> None:
     key = AnalystKey.new()
     with standing_in() as shuffler:
-        shuffler.opened(planned("sum in shares").task.reworded(TITLE, QUESTION), key).save("collection.json")
+        shuffler.opened(planned("sum in shares").task.reworded(TITLE, QUESTION), key).save(
+            "collection.json"
+        )
         result = terminal("submit", "collection.json", "--value", "7")
         assert result.exit_code == 0, result.output
         assert result.stderr.splitlines()[:2] == [f"Title: {TITLE}", f"Question: {QUESTION}"]
         assert "Question" not in terminal("submit", "collection.json", "--resend").stderr
         shuffler.opened(planned("sum in shares").task, key).save("silent.json")
-        assert NO_QUESTION in terminal("submit", "silent.json", "--value", "7", "--outbox", "other.outbox").stderr
+        assert (
+            NO_QUESTION
+            in terminal("submit", "silent.json", "--value", "7", "--outbox", "other.outbox").stderr
+        )
 
 
 @pytest.mark.thorough
@@ -175,8 +226,11 @@ def test_a_terminal_without_these_letters_shows_their_numbers(tmp_path: Path) ->
     with_wording("labels", TITLE, QUESTION).save(tmp_path / "plan.json")
     for command in ("verify", "explain"):
         done: Any = subprocess.run(
-            [sys.executable, "-m", "metricshuffle", command, str(tmp_path / "plan.json")], capture_output=True, text=True, check=False,
+            [sys.executable, "-m", "metricshuffle", command, str(tmp_path / "plan.json")],
+            capture_output=True,
+            text=True,
+            check=False,
             env={**os.environ, "PYTHONIOENCODING": "ascii"},
-        )  # fmt: skip
+        )
         assert (done.returncode, done.stderr) == (0, "")
         assert r"Wege in Z\xfcrich" in done.stdout

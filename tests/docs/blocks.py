@@ -1,9 +1,10 @@
-"""Runs the code of a page in order, as a reader would, and compares what is printed with what the page shows.
+"""Run the code of a page in order and compare the output with what the page shows.
 
-A `python` block is executed; a `text` block right after it is what it prints. In a `console` block lines that start with `$ ` are
-commands and the lines below them what they say: `metricshuffle`, and `mkdir` and `cp` of files that travel. One that is shown to say
-`metricshuffle: ...` must be refused with exit code 2, and any other must not. White space does not count, a line `...` stands for
-anything, and after the comment `<!-- numbers vary -->` numbers are compared by their place only.
+A `python` block is executed; a `text` block right after it is its output. In a `console` block
+lines that start with `$ ` are commands and the lines below them their output: `metricshuffle`, and
+`mkdir` and `cp` of exchanged files. A command shown to print `metricshuffle: ...` must fail with
+exit code 2, and any other must not. White space is ignored, a line `...` matches anything, and
+after the comment `<!-- numbers vary -->` numbers are compared by their place only.
 """
 
 from __future__ import annotations
@@ -21,7 +22,9 @@ from typer.testing import CliRunner
 
 from metricshuffle.cli.command_group import app
 
-_FENCE = re.compile(r"(?P<vary><!-- numbers vary -->\n)?^```(?P<kind>\w+)\n(?P<body>.*?)^```$", re.M | re.S)
+_FENCE = re.compile(
+    r"(?P<vary><!-- numbers vary -->\n)?^```(?P<kind>\w+)\n(?P<body>.*?)^```$", re.M | re.S
+)
 _NUMBER = re.compile(r"\d[\d,]*(?:\.\d+)?(?:e[+-]?\d+)?")
 
 
@@ -33,11 +36,13 @@ class Block:
 
 
 def blocks(page: str) -> list[Block]:
-    return [Block(found["kind"], found["body"], bool(found["vary"])) for found in _FENCE.finditer(page)]
+    return [
+        Block(found["kind"], found["body"], bool(found["vary"])) for found in _FENCE.finditer(page)
+    ]
 
 
 def commands(body: str) -> Iterator[tuple[str, str]]:
-    """Every command of a console block with what it is shown to say."""
+    """Yield every command of a console block with its shown output."""
     for part in re.split(r"^\$ ", body.replace("\\\n", " "), flags=re.M)[1:]:
         command, _, said = part.partition("\n")
         yield command, said
@@ -51,7 +56,7 @@ def same(shown: str, said: str, vary: bool) -> bool:
 
 
 def typed(command: str, *, refused: bool = False) -> str:
-    """What a command says, on both streams; whether it is refused must be as expected."""
+    """Output of a command on both streams; `refused` says whether it must fail."""
     program, *words = shlex.split(command, comments=True)
     if program == "mkdir":
         for folder in words:
@@ -69,9 +74,10 @@ def typed(command: str, *, refused: bool = False) -> str:
 
 
 def run(page: str, name: str) -> int:
-    """Runs every block in the current folder; how many there were."""
+    """Run every block in the current folder; return their number."""
     names: dict[str, object] = {"__name__": "__main__"}
-    printed, done = "", 0
+    printed = ""
+    done = 0
     for block in blocks(page):
         if block.kind == "python":
             heard = io.StringIO()
@@ -79,11 +85,17 @@ def run(page: str, name: str) -> int:
                 exec(compile(block.body, name, "exec"), names)  # noqa: S102 - the page's own code
             printed = heard.getvalue()
         elif block.kind == "text":
-            assert same(block.body, printed, block.vary), f"{name} shows\n{block.body}\nbut it prints\n{printed}"
+            assert same(block.body, printed, block.vary), (
+                f"{name} shows\n{block.body}\nbut it prints\n{printed}"
+            )
         else:
-            assert block.kind == "console", f"{name} has a block of kind {block.kind}, which nobody runs"
+            assert block.kind == "console", (
+                f"{name} has a block of kind {block.kind}, which nobody runs"
+            )
             for command, shown in commands(block.body):
                 said = typed(command, refused=shown.startswith("metricshuffle: "))
-                assert not shown.strip() or same(shown, said, block.vary), f"{name} shows for {command}\n{shown}\nbut it says\n{said}"
+                assert not shown.strip() or same(shown, said, block.vary), (
+                    f"{name} shows for {command}\n{shown}\nbut it says\n{said}"
+                )
         done += block.kind != "text"
     return done

@@ -1,4 +1,4 @@
-"""The pages on the collection service: the walk-through runs as it stands, in one shell, from a plan to a report."""
+"""Pages on collections: the walk-through runs in one shell, from a plan to a report."""
 
 from __future__ import annotations
 
@@ -16,16 +16,24 @@ PAGES = Path(__file__).parents[2] / "docs" / "service"
 
 @pytest.mark.thorough
 def test_the_walk_through_runs_in_one_terminal(tmp_path: Path) -> None:
-    block = re.search(r"^```sh\n(.*?)^```$", (PAGES / "operate.md").read_text(encoding="utf-8"), re.M | re.S)
+    block = re.search(
+        r"^```sh\n(.*?)^```$", (PAGES / "operate.md").read_text(encoding="utf-8"), re.M | re.S
+    )
     assert block is not None
     script = f"set -eu\nset -m\ntrap 'kill %1 2> /dev/null || true' EXIT\n{block[1]}"
     bash = shutil.which("bash")
     assert bash is not None
     folder = Path(sys.executable).parent
     said = subprocess.run(
-        [bash, "-c", script], cwd=tmp_path, capture_output=True, text=True, timeout=240,
+        [bash, "-c", script],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=240,
         env={**os.environ, "PATH": f"{folder}{os.pathsep}{os.environ['PATH']}"},
-    )  # fmt: skip
+    )
     assert said.returncode == 0, said.stdout + said.stderr
     assert "mean = " in said.stdout
-    assert {"release.json", "report.html", "collection.json"} <= {path.name for path in tmp_path.iterdir()}
+    assert {"release.json", "report.html", "collection.json"} <= {
+        path.name for path in tmp_path.iterdir()
+    }

@@ -32,39 +32,62 @@ def test_sum_is_reconstructed_exactly(encoding: Modular, values: list[int], seed
     assert encoding.total(multiset) == sum(values) % encoding.modulus
 
 
-@given(encoding=encodings(), values=st.lists(int64, min_size=1, max_size=8), seed=st.integers(0, 2**32))
+@given(
+    encoding=encodings(), values=st.lists(int64, min_size=1, max_size=8), seed=st.integers(0, 2**32)
+)
 def test_every_message_has_equal_length(encoding: Modular, values: list[int], seed: int) -> None:
     records = encoding.shares(np.array(values, dtype=np.int64), Randomness.seeded(seed))
     assert records.dtype == np.uint64
     assert records.shape == (len(values), encoding.messages_per_user)
-    assert int(records.max()) < encoding.modulus <= 2**encoding.bits_per_message < 2 * encoding.modulus
+    assert (
+        int(records.max()) < encoding.modulus <= 2**encoding.bits_per_message < 2 * encoding.modulus
+    )
     assert encoding.bits_per_user == encoding.messages_per_user * encoding.bits_per_message
-    lengths = {len(f"{residue:0{encoding.bits_per_message}b}") for residue in records.reshape(-1).tolist()}
+    lengths = {
+        len(f"{residue:0{encoding.bits_per_message}b}") for residue in records.reshape(-1).tolist()
+    }
     assert lengths == {encoding.bits_per_message}
 
 
-@given(users=st.integers(1, 10**6), span=st.integers(0, 10**4), radius=st.integers(0, 10**6), data=st.data())
-def test_window_survives_the_modulus(users: int, span: int, radius: int, data: st.DataObject) -> None:
+@given(
+    users=st.integers(1, 10**6),
+    span=st.integers(0, 10**4),
+    radius=st.integers(0, 10**6),
+    data=st.data(),
+)
+def test_window_survives_the_modulus(
+    users: int, span: int, radius: int, data: st.DataObject
+) -> None:
     modulus = modulus_for(users, span, radius)
     offset = data.draw(st.integers(-(10**9), 10**9))
-    low, high = offset - radius, offset + users * span + radius
+    low = offset - radius
+    high = offset + users * span + radius
     assert modulus == max(2, high - low + 1)
     wider = Modular(modulus + data.draw(st.integers(0, 10)), 1, "aggregator")
     for value in (low, high, data.draw(st.integers(low, high))):
         assert wider.centred(value % wider.modulus, low, high) == value
-    # outside the window the nearest representative is returned, on both sides, and nothing is clipped
+    # outside the window the nearest representative is returned, on both sides, and nothing is
+    # clipped
     spare = wider.modulus - (high - low + 1)
     assert wider.centred((low - spare // 2) % wider.modulus, low, high) == low - spare // 2
-    assert wider.centred((high + (spare + 1) // 2) % wider.modulus, low, high) == high + (spare + 1) // 2
+    assert (
+        wider.centred((high + (spare + 1) // 2) % wider.modulus, low, high)
+        == high + (spare + 1) // 2
+    )
 
 
 def test_every_column_of_shares_is_uniform_and_pairs_are_independent() -> None:
-    modulus, messages, users = 5, 4, 20_000
+    modulus = 5
+    messages = 4
+    users = 20_000
     values = np.where(np.arange(users) % 2 == 0, 3, -1)
     records = Modular(modulus, messages, "shuffler").shares(values, Randomness.seeded(8))
     for first in range(messages):
         for second in range(first):
-            cells = np.bincount((records[:, first] * np.uint64(modulus) + records[:, second]).astype(np.int64), minlength=modulus**2)
+            cells = np.bincount(
+                (records[:, first] * np.uint64(modulus) + records[:, second]).astype(np.int64),
+                minlength=modulus**2,
+            )
             expected = users / modulus**2
             # chi-squared with 24 degrees of freedom: 70 is exceeded with probability 2e-6
             assert ((cells - expected) ** 2 / expected).sum() < 70
@@ -80,15 +103,22 @@ def test_sums_of_huge_residues_do_not_overflow() -> None:
 
 def test_one_user_and_none() -> None:
     encoding = Modular(1000, 3, "shuffler")
-    assert encoding.total(encoding.shuffled(encoding.shares(np.array([-7]), Randomness.seeded(1)))) == 993
+    assert (
+        encoding.total(encoding.shuffled(encoding.shares(np.array([-7]), Randomness.seeded(1))))
+        == 993
+    )
     assert encoding.centred(993, -10, 10) == -7
     assert encoding.shares(np.array([], dtype=np.int64), Randomness.seeded(1)).shape == (0, 3)
     assert encoding.total(np.array([], dtype=np.uint64)) == 0
-    assert Modular(1000, 1, "aggregator").shares(np.array([-7]), Randomness.seeded(1)).tolist() == [[993]]
+    assert Modular(1000, 1, "aggregator").shares(np.array([-7]), Randomness.seeded(1)).tolist() == [
+        [993]
+    ]
 
 
 def test_bits() -> None:
-    assert [Modular(m, 1, "aggregator").bits_per_message for m in (2, 3, 4, 5, 2**20, 2**20 + 1, 2**62)] == [1, 2, 2, 3, 20, 21, 62]
+    assert [
+        Modular(m, 1, "aggregator").bits_per_message for m in (2, 3, 4, 5, 2**20, 2**20 + 1, 2**62)
+    ] == [1, 2, 2, 3, 20, 21, 62]
     assert Modular(1_000_001, 10, "shuffler").bits_per_user == 200
     assert modulus_for(1000, 1000, 100) == 1_000_201
     assert modulus_for(1, 0, 0) == 2
@@ -103,7 +133,10 @@ def test_mistakes_are_sentences() -> None:
             Modular(100, messages, "shuffler")  # type: ignore[arg-type]
     with pytest.raises(InputError, match="aggregator"):
         Modular(100, 3, "aggregator")
-    with pytest.raises(InputError, match="trusted must be one of nobody, shuffler, aggregator, curator, got 'pigeon'"):
+    with pytest.raises(
+        InputError,
+        match="trusted must be one of nobody, shuffler, aggregator, curator, got 'pigeon'",
+    ):
         Modular(100, 3, "pigeon")  # type: ignore[arg-type]
     encoding = Modular(100, 3, "shuffler")
     with pytest.raises(InputError, match="integers"):

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.oracles.goodness_of_fit import TOO_UNLIKELY, p_value
+from tests.tables import check_all
 
 from metricshuffle.accounting.sums.split_and_mix import security_bits, view_penalty
 from metricshuffle.encodings import Modular, Packed, packed_vectors
@@ -21,17 +22,26 @@ from metricshuffle.randomness import Randomness
 
 @st.composite
 def encodings(draw: st.DrawFn) -> Packed:
-    coordinates, bits = draw(st.integers(1, 9)), draw(st.integers(1, 62))
+    coordinates = draw(st.integers(1, 9))
+    bits = draw(st.integers(1, 62))
     together = draw(st.integers(1, coordinates))
     if draw(st.booleans()):
-        return Packed(coordinates, bits, together, 1, draw(st.sampled_from(["aggregator", "curator", "nobody"])))
+        return Packed(
+            coordinates,
+            bits,
+            together,
+            1,
+            draw(st.sampled_from(["aggregator", "curator", "nobody"])),
+        )
     return Packed(coordinates, bits, together, draw(st.integers(3, 7)), "shuffler")
 
 
 def drawn_values(data: st.DataObject, coordinates: int) -> Any:
     people = data.draw(st.integers(0, 5))
     row = st.lists(st.integers(-(2**63), 2**63 - 1), min_size=coordinates, max_size=coordinates)
-    return np.array(data.draw(st.lists(row, min_size=people, max_size=people)), dtype=np.int64).reshape(people, coordinates)
+    return np.array(
+        data.draw(st.lists(row, min_size=people, max_size=people)), dtype=np.int64
+    ).reshape(people, coordinates)
 
 
 @settings(deadline=None)
@@ -61,16 +71,22 @@ def test_sums_are_reconstructed_exactly(encoding: Packed, data: st.DataObject, s
 
 @settings(deadline=None)
 @given(encoding=encodings(), data=st.data())
-def test_reports_do_not_depend_on_how_people_are_cut_into_chunks(encoding: Packed, data: st.DataObject) -> None:
+def test_reports_do_not_depend_on_how_people_are_cut_into_chunks(
+    encoding: Packed, data: st.DataObject
+) -> None:
     values = drawn_values(data, encoding.coordinates)
-    cut, stream = data.draw(st.integers(0, len(values))), Randomness.seeded("chunks")
+    cut = data.draw(st.integers(0, len(values)))
+    stream = Randomness.seeded("chunks")
     parts = [encoding.residues(values[:cut], stream), encoding.residues(values[cut:], stream)]
-    np.testing.assert_array_equal(np.concatenate(parts), encoding.residues(values, Randomness.seeded("chunks")))
+    np.testing.assert_array_equal(
+        np.concatenate(parts), encoding.residues(values, Randomness.seeded("chunks"))
+    )
     assert sum(len(pile) for pile in encoding.piles(parts[0])) == cut * encoding.messages_per_user
 
 
 def test_more_people_than_one_block_of_words(monkeypatch: pytest.MonkeyPatch) -> None:
-    encoding, values = Packed(5, 21, 2, 4, "shuffler"), np.arange(500).reshape(100, 5)
+    encoding = Packed(5, 21, 2, 4, "shuffler")
+    values = np.arange(500).reshape(100, 5)
     whole = encoding.residues(values, Randomness.seeded(1))
     for words in (1, 28, 100):
         monkeypatch.setattr(packed_vectors, "WORDS_TOGETHER", words)
@@ -89,27 +105,38 @@ class Listed(Randomness):
         del self._given[: buffer.size]
 
 
-@pytest.mark.parametrize(
+@check_all(
     ("encoding", "values"),
     [
-        (Packed(1, 1, 1, 3, "shuffler"), [[0], [1], [-1]]), (Packed(1, 2, 1, 3, "shuffler"), [[0], [1], [3], [-2]]),
-        (Packed(2, 1, 1, 3, "shuffler"), [[0, 1], [1, 1]]), (Packed(2, 1, 2, 4, "shuffler"), [[1, 0], [0, 0]]),
+        (Packed(1, 1, 1, 3, "shuffler"), [[0], [1], [-1]]),
+        (Packed(1, 2, 1, 3, "shuffler"), [[0], [1], [3], [-2]]),
+        (Packed(2, 1, 1, 3, "shuffler"), [[0, 1], [1, 1]]),
+        (Packed(2, 1, 2, 4, "shuffler"), [[1, 0], [0, 0]]),
         (Packed(3, 1, 2, 3, "shuffler"), [[1, 0, 1]]),
     ],
-)  # fmt: skip
-def test_the_law_of_the_shares_is_uniform_over_those_with_the_right_sum(encoding: Packed, values: list[list[int]]) -> None:
-    """Every word of the random bits a report reads, each once: every report with the right sums comes out once, and no other."""
+)
+def test_the_law_of_the_shares_is_uniform_over_those_with_the_right_sum(
+    encoding: Packed, values: list[list[int]]
+) -> None:
+    """Over all random bits, every report with the right sums occurs once, and no other."""
     modulus = 2**encoding.bits
     free = encoding.groups * (encoding.shares - 1) * encoding.width * encoding.bits
     for value in values:
         wanted = np.zeros(encoding.groups * encoding.together, dtype=int)
         wanted[: encoding.coordinates] = np.array(value) % modulus
-        sums = [[*group, 0] for group in wanted.reshape(encoding.groups, encoding.together).tolist()]
+        sums = [
+            [*group, 0] for group in wanted.reshape(encoding.groups, encoding.together).tolist()
+        ]
         possible = [
-            [element for element in product(product(range(modulus), repeat=encoding.width), repeat=encoding.shares)
-             if [sum(part) % modulus for part in zip(*element, strict=True)] == group]
+            [
+                element
+                for element in product(
+                    product(range(modulus), repeat=encoding.width), repeat=encoding.shares
+                )
+                if [sum(part) % modulus for part in zip(*element, strict=True)] == group
+            ]
             for group in sums
-        ]  # fmt: skip
+        ]
         rows = encoding.residues(np.array([value] * 2**free), Listed(list(range(2**free))))
         found = Counter(map(tuple, rows.tolist()))
         hoped = {tuple(np.array(elements).reshape(-1).tolist()) for elements in product(*possible)}
@@ -117,11 +144,12 @@ def test_the_law_of_the_shares_is_uniform_over_those_with_the_right_sum(encoding
         assert len(hoped) == 2**free
 
 
-@pytest.mark.parametrize("bits", [2, 21, 33])
+@check_all("bits", [2, 21, 33])
 def test_every_share_is_uniform_and_so_is_a_pair_of_them(bits: int) -> None:
     encoding = Packed(3, bits, 2, 4, "shuffler")
     rows = encoding.residues(np.full((20_000, 3), 5), Randomness.seeded("uniform")).astype(np.int64)
-    top, low = rows >> (bits - 2), rows & 3
+    top = rows >> (bits - 2)
+    low = rows & 3
     for column in range(encoding.numbers):
         assert p_value(top[:, column], [0.25] * 4) > TOO_UNLIKELY
         assert p_value(low[:, column], [0.25] * 4) > TOO_UNLIKELY
@@ -130,14 +158,15 @@ def test_every_share_is_uniform_and_so_is_a_pair_of_them(bits: int) -> None:
 
 
 def test_a_missing_or_damaged_share_is_refused() -> None:
-    encoding, values = Packed(7, 20, 2, 5, "shuffler"), np.arange(70).reshape(10, 7)
+    encoding = Packed(7, 20, 2, 5, "shuffler")
+    values = np.arange(70).reshape(10, 7)
     rows = encoding.residues(values, Randomness.seeded("lost"))
     for group in range(encoding.groups):
         for share in range(encoding.shares):
             first = (group * encoding.shares + share) * encoding.width
             lost = rows.copy()
             lost[3, first : first + encoding.width] = 0
-            with pytest.raises(DomainError, match=f"missing or damaged in pile {group + 1} of 4"):
+            with pytest.raises(DomainError, match=f"missing or damaged in group {group + 1} of 4"):
                 encoding.total(lost)
     wrong = rows.copy()
     wrong[4, 6] = 2**20
@@ -159,11 +188,27 @@ def test_sums_do_not_overflow_whatever_the_number_of_people() -> None:
 def test_sizes() -> None:
     encoding = Packed(386, 21, 8, 16, "shuffler")
     assert (encoding.groups, encoding.width, encoding.group_bits) == (49, 9, 189)
-    assert (encoding.messages_per_user, encoding.bits_per_message, encoding.bits_per_user) == (784, 195, 784 * 195)
+    assert (encoding.messages_per_user, encoding.bits_per_message, encoding.bits_per_user) == (
+        784,
+        195,
+        784 * 195,
+    )
     assert (encoding.numbers, encoding.type) == (784 * 9, np.dtype("<u4"))
     added = Packed(386, 21, 386, 1, "aggregator")
-    assert (added.groups, added.messages_per_user, added.numbers, added.bits_per_user) == (1, 1, 386, 386 * 21)
-    assert [Packed(1, bits, 1, 1, "nobody").type.itemsize for bits in (1, 16, 17, 32, 33, 62)] == [2, 2, 4, 4, 8, 8]
+    assert (added.groups, added.messages_per_user, added.numbers, added.bits_per_user) == (
+        1,
+        1,
+        386,
+        386 * 21,
+    )
+    assert [Packed(1, bits, 1, 1, "nobody").type.itemsize for bits in (1, 16, 17, 32, 33, 62)] == [
+        2,
+        2,
+        4,
+        4,
+        8,
+        8,
+    ]
 
 
 def test_to_an_aggregator_go_the_residues_themselves() -> None:
@@ -175,27 +220,43 @@ def test_to_an_aggregator_go_the_residues_themselves() -> None:
 def test_centred_is_that_of_one_residue() -> None:
     encoding = Packed(3, 8, 2, 3, "shuffler")
     for total in range(256):
-        assert encoding.centred(total, -50, 100) == Modular(256, 1, "aggregator").centred(total, -50, 100)
+        assert encoding.centred(total, -50, 100) == Modular(256, 1, "aggregator").centred(
+            total, -50, 100
+        )
     assert encoding.centred(250, -50, 100) == -6
 
 
-@pytest.mark.parametrize(
+@check_all(
     ("wrong", "said"),
     [
-        ((0, 8, 1, 3, "shuffler"), "coordinates"), ((True, 8, 1, 3, "shuffler"), "coordinates"), ((4, 63, 1, 3, "shuffler"), "bits"),
-        ((4, 0, 1, 3, "shuffler"), "bits"), ((4, 8, 5, 3, "shuffler"), "together"), ((4, 8, 0, 3, "shuffler"), "together"),
-        ((4, 8, 1, 2, "shuffler"), "shares >= 3"), ((4, 8, 1, 3, "aggregator"), "shares = 1"), ((4, 8, 1, 0, "aggregator"), "shares"),
-        ((4, 8, 1, 3, "friend"), "trusted"), ((40, 30, 33, 3, "shuffler"), "1000 bits"), ((4, 8.0, 1, 3, "shuffler"), "bits"),
+        ((0, 8, 1, 3, "shuffler"), "coordinates"),
+        ((True, 8, 1, 3, "shuffler"), "coordinates"),
+        ((4, 63, 1, 3, "shuffler"), "bits"),
+        ((4, 0, 1, 3, "shuffler"), "bits"),
+        ((4, 8, 5, 3, "shuffler"), "together"),
+        ((4, 8, 0, 3, "shuffler"), "together"),
+        ((4, 8, 1, 2, "shuffler"), "shares >= 3"),
+        ((4, 8, 1, 3, "aggregator"), "shares = 1"),
+        ((4, 8, 1, 0, "aggregator"), "shares"),
+        ((4, 8, 1, 3, "friend"), "trusted"),
+        ((40, 30, 33, 3, "shuffler"), "1000 bits"),
+        ((4, 8.0, 1, 3, "shuffler"), "bits"),
     ],
-)  # fmt: skip
+)
 def test_what_cannot_be_is_refused(wrong: Any, said: str) -> None:
     with pytest.raises(InputError, match=said):
         Packed(*wrong)
 
 
 def test_values_that_do_not_fit_are_refused() -> None:
-    encoding, stream = Packed(3, 8, 2, 3, "shuffler"), Randomness.seeded(0)
-    wrong: list[Any] = [np.zeros((2, 2), dtype=int), np.zeros(3, dtype=int), np.zeros((2, 3)), np.zeros((2, 3), dtype=np.uint64)]
+    encoding = Packed(3, 8, 2, 3, "shuffler")
+    stream = Randomness.seeded(0)
+    wrong: list[Any] = [
+        np.zeros((2, 2), dtype=int),
+        np.zeros(3, dtype=int),
+        np.zeros((2, 3)),
+        np.zeros((2, 3), dtype=np.uint64),
+    ]
     for values in wrong:
         with pytest.raises(InputError, match="3 for each person"):
             encoding.residues(values, stream)
@@ -206,7 +267,10 @@ def added_by_mixing(honest: int, encoding: Packed, epsilon: float) -> Fraction:
     return encoding.groups * Fraction(view_penalty(epsilon, sigma))
 
 
-@pytest.mark.parametrize(("honest", "coordinates", "bits"), [(500, 36, 19), (2000, 63, 16), (19, 3, 62), (100, 1, 8), (40, 20, 62)])
+@check_all(
+    ("honest", "coordinates", "bits"),
+    [(500, 36, 19), (2000, 63, 16), (19, 3, 62), (100, 1, 8), (40, 20, 62)],
+)
 def test_cheapest_is_the_cheapest_of_all(honest: int, coordinates: int, bits: int) -> None:
     """Against every number of coordinates together and every number of shares, one by one."""
     best: list[tuple[int, Packed]] = []
@@ -221,7 +285,7 @@ def test_cheapest_is_the_cheapest_of_all(honest: int, coordinates: int, bits: in
     assert added_by_mixing(honest, chosen, 10.0) <= Fraction(1e-6)
 
 
-@pytest.mark.parametrize(
+@check_all(
     ("honest", "coordinates", "bits", "shares", "sealed"),
     [
         (500, 36, 19, 24, 8.0),
@@ -231,9 +295,16 @@ def test_cheapest_is_the_cheapest_of_all(honest: int, coordinates: int, bits: in
         (100_000, 386, 21, 16, 54.0),
     ],
 )
-def test_what_eight_together_cost(honest: int, coordinates: int, bits: int, shares: int, sealed: float) -> None:
-    """Shares and kilobytes a person without the check, worked out apart; it costs at most two shares and an eighth of the bytes."""
-    with_check = packed_vectors._fewest_shares(honest, Packed(coordinates, bits, 8, 3, "shuffler"), 10.0, 1e-6)
+def test_what_eight_together_cost(
+    honest: int, coordinates: int, bits: int, shares: int, sealed: float
+) -> None:
+    """Shares and kilobytes per person without the check, computed independently.
+
+    The check costs at most two shares and an eighth of the bytes.
+    """
+    with_check = packed_vectors._fewest_shares(
+        honest, Packed(coordinates, bits, 8, 3, "shuffler"), 10.0, 1e-6
+    )
     assert shares <= with_check <= shares + 2
     best = cheapest_packing(honest, coordinates, bits, 10.0, 1e-6)
     cost = best.messages_per_user * (best.bits_per_message + 384) / 8000
@@ -242,7 +313,9 @@ def test_what_eight_together_cost(honest: int, coordinates: int, bits: int, shar
 
 def test_the_security_of_eight_packed_residues() -> None:
     encoding = Packed(7, 16, 7, 19, "shuffler")  # seven and the check
-    assert security_bits(2000, encoding.shares, 2**encoding.group_bits) == pytest.approx(40.481661, abs=1e-6)
+    assert security_bits(2000, encoding.shares, 2**encoding.group_bits) == pytest.approx(
+        40.481661, abs=1e-6
+    )
 
 
 def test_cheapest_refuses_what_it_cannot_promise() -> None:

@@ -13,12 +13,17 @@ from metricshuffle.randomness import Randomness
 @settings(deadline=None)  # the first call compiles the shuffle
 @given(length=st.integers(1, 60), data=st.data())
 def test_every_message_set_has_equal_length(length: int, data: st.DataObject) -> None:
-    encoding, randomness = Unary(length), Randomness.seeded(1)
+    encoding = Unary(length)
+    randomness = Randomness.seeded(1)
     for count in data.draw(st.lists(st.integers(0, length), min_size=1, max_size=5)):
         messages = encoding.messages(count, randomness)
         assert messages.dtype == np.uint8
         assert messages.shape == (encoding.messages_per_user,)
-        assert encoding.bits_per_user == encoding.messages_per_user * encoding.bits_per_message == length
+        assert (
+            encoding.bits_per_user
+            == encoding.messages_per_user * encoding.bits_per_message
+            == length
+        )
         assert set(messages.tolist()) <= {0, 1}
         assert messages.sum() == count
 
@@ -26,16 +31,21 @@ def test_every_message_set_has_equal_length(length: int, data: st.DataObject) ->
 @settings(deadline=None)  # the first call compiles the shuffle
 @given(length=st.integers(1, 40), data=st.data())
 def test_counting_is_the_same_as_sending(length: int, data: st.DataObject) -> None:
-    encoding, randomness = Unary(length), Randomness.seeded(2)
+    encoding = Unary(length)
+    randomness = Randomness.seeded(2)
     counts = data.draw(st.lists(st.integers(0, length), max_size=6))
-    sent = np.array([encoding.messages(count, randomness) for count in counts], dtype=np.uint8).reshape(-1)
+    sent = np.array(
+        [encoding.messages(count, randomness) for count in counts], dtype=np.uint8
+    ).reshape(-1)
     expected = ShuffledBits(sum(counts), len(counts) * length, len(counts))
     assert encoding.shuffled(randomness.shuffled(sent)) == expected
     assert encoding.shuffled_counts(np.array(counts, dtype=np.int64)) == expected
 
 
 def test_client_order_is_uniform() -> None:
-    encoding, randomness, rounds = Unary(4), Randomness.seeded(3), 3000
+    encoding = Unary(4)
+    randomness = Randomness.seeded(3)
+    rounds = 3000
     codes = [int(encoding.messages(2, randomness) @ np.array([8, 4, 2, 1])) for _ in range(rounds)]
     seen = np.array([codes.count(code) for code in (3, 5, 6, 9, 10, 12)])
     assert seen.sum() == rounds

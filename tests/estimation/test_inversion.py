@@ -10,11 +10,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
+from tests.tables import check_all
 
 from metricshuffle.errors import InputError, NotCertified
 from metricshuffle.estimation.inversion import Inversion
 from metricshuffle.estimation.likelihood import fit_likelihood
-from metricshuffle.estimation.simplex import simplex_projection
+from metricshuffle.estimation.share_projection import simplex_projection
 from metricshuffle.randomizers import (
     BoundedGeometric,
     Channel,
@@ -44,9 +45,11 @@ def ids(kind: Randomizer) -> str:
     return str(getattr(kind, "kind", ""))
 
 
-@pytest.mark.parametrize("kind", KINDS, ids=ids)
+@check_all("kind", KINDS)
 def test_unbiased_exactly_and_the_variance_is_that_of_the_law(kind: Randomizer) -> None:
-    inversion, rows, cells = Inversion.of(kind), kind.rows(), kind.inputs
+    inversion = Inversion.of(kind)
+    rows = kind.rows()
+    cells = kind.inputs
     for x in range(cells):
         at = np.eye(cells)[x]
         assert inversion.reports_of(at) == pytest.approx(rows[x], abs=1e-14)
@@ -54,7 +57,9 @@ def test_unbiased_exactly_and_the_variance_is_that_of_the_law(kind: Randomizer) 
         assert inversion.totals(rows[x]) == pytest.approx(at, abs=1e-11 * scale)
         # One report of x: the mean square of its contribution minus the square of its mean.
         terms = np.array([inversion.totals(unit) for unit in np.eye(kind.outputs)])
-        assert inversion.variances(at) == pytest.approx(rows[x] @ terms**2 - at**2, rel=1e-9, abs=1e-9 * scale)
+        assert inversion.variances(at) == pytest.approx(
+            rows[x] @ terms**2 - at**2, rel=1e-9, abs=1e-9 * scale
+        )
         assert np.all(inversion.variances(at) <= inversion.largest_variances * (1 + 1e-12))
         assert np.all(np.abs(terms - at) <= inversion.largest_terms * (1 + 1e-12))
     assert inversion.condition == pytest.approx(np.abs(terms).sum(axis=1).max())
@@ -65,21 +70,34 @@ def test_values_that_cannot_be_told_apart_are_refused_in_words() -> None:
         with pytest.raises(NotCertified, match=r"inverted|told"):
             Inversion.of(Channel(rows))
     # The likeliest shares exist all the same.
-    fit = fit_likelihood((Channel([[0.6, 0.4], [0.2, 0.8], [0.4, 0.6]]).rows(),), np.array([40, 60]))
+    fit = fit_likelihood(
+        (Channel([[0.6, 0.4], [0.2, 0.8], [0.4, 0.6]]).rows(),), np.array([40, 60])
+    )
     assert fit.gap * 100 <= 0.01
     assert fit.frequencies @ [0.6, 0.2, 0.4] == pytest.approx(0.4, abs=1e-2)
 
 
-def log_likelihood(rows: NDArray[np.float64], frequencies: NDArray[np.float64], counts: NDArray[np.int64]) -> float:
+def log_likelihood(
+    rows: NDArray[np.float64], frequencies: NDArray[np.float64], counts: NDArray[np.int64]
+) -> float:
     law = frequencies @ rows
     return float(counts[counts > 0] @ np.log(law[counts > 0]))
 
 
-@pytest.mark.parametrize("kind", [KINDS[0], KINDS[5], KINDS[6], KINDS[8]], ids=ids)
+@check_all("kind", [KINDS[0], KINDS[5], KINDS[6], KINDS[8]])
 def test_the_likelihood_rises_to_a_certified_maximum(kind: Randomizer) -> None:
-    counts = np.array([(37 * report * report + 11 * report) % 23 for report in range(kind.outputs)], dtype=np.int64)
-    rows, parts = kind.rows(), Inversion.of(kind).rows
-    path = [log_likelihood(rows, fit_likelihood(parts, counts, shortfall=0.0, steps=steps).frequencies, counts) for steps in range(12)]
+    counts = np.array(
+        [(37 * report * report + 11 * report) % 23 for report in range(kind.outputs)],
+        dtype=np.int64,
+    )
+    rows = kind.rows()
+    parts = Inversion.of(kind).rows
+    path = [
+        log_likelihood(
+            rows, fit_likelihood(parts, counts, shortfall=0.0, steps=steps).frequencies, counts
+        )
+        for steps in range(12)
+    ]
     assert all(later >= earlier - 1e-9 for earlier, later in itertools.pairwise(path))
     fit = fit_likelihood(parts, counts, shortfall=1e-6)
     assert fit.gap * counts.sum() <= 1e-6
@@ -91,14 +109,19 @@ def test_the_likelihood_rises_to_a_certified_maximum(kind: Randomizer) -> None:
     best = log_likelihood(rows, fit.frequencies, counts)
     for corner in np.eye(kind.inputs):
         for share in (1e-6, 1e-3, 0.3):
-            assert log_likelihood(rows, (1 - share) * fit.frequencies + share * corner, counts) <= best + fit.gap * counts.sum() + 1e-9
+            assert (
+                log_likelihood(rows, (1 - share) * fit.frequencies + share * corner, counts)
+                <= best + fit.gap * counts.sum() + 1e-9
+            )
 
 
 def test_where_inversion_is_possible_the_likeliest_shares_are_the_inverted_ones() -> None:
     kind = KaryRandomizedResponse(4, 1.5)
     counts = np.array([400, 250, 200, 150])
     fit = fit_likelihood(Inversion.of(kind).rows, counts, shortfall=1e-9)
-    assert fit.frequencies == pytest.approx(Inversion.of(kind).totals(counts.astype(float)) / 1000, abs=1e-4)
+    assert fit.frequencies == pytest.approx(
+        Inversion.of(kind).totals(counts.astype(float)) / 1000, abs=1e-4
+    )
 
 
 def test_reports_that_cannot_be_and_no_reports() -> None:
@@ -123,7 +146,7 @@ def test_the_projection_is_the_nearest_point_of_the_simplex(values: list[float])
     assert np.all(np.diff(nearest[np.argsort(given_values, kind="stable")]) >= -1e-15)
 
 
-@pytest.mark.parametrize("wrong", [[], [math.nan], [[0.1]]])
+@check_all("wrong", [[], [math.nan], [[0.1]]])
 def test_a_projection_of_nonsense_is_refused(wrong: list[float]) -> None:
     with pytest.raises(InputError, match="finite"):
         simplex_projection(np.array(wrong))

@@ -16,4 +16,6 @@ def test_the_nearest_rising_sequence_is_that_of_scipy() -> None:
             weights = 10.0 ** generator.uniform(-6.0, 0.0, points)
             for given in (values, np.round(values)):  # (with ties)
                 expected = isotonic_regression(given, weights=weights).x
-                np.testing.assert_allclose(kernels.rising(given, weights), expected, rtol=0.0, atol=1e-12)
+                np.testing.assert_allclose(
+                    kernels.rising(given, weights), expected, rtol=0.0, atol=1e-12
+                )

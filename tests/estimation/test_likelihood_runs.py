@@ -1,4 +1,4 @@
-"""Shares of maximum likelihood for many releases at once are those that each of them would get alone."""
+"""Maximum likelihood of many releases at once agrees with each of them alone."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.tables import check_all
 
 from metricshuffle.estimation.inversion import Inversion
 from metricshuffle.estimation.likelihood import fit_likelihood
@@ -28,34 +29,40 @@ RANDOMIZERS = {
 }
 
 
-@pytest.mark.parametrize("name", RANDOMIZERS)
+@check_all("name", RANDOMIZERS)
 def test_each_release_gets_what_it_would_alone(name: str) -> None:
     randomizer: Any = RANDOMIZERS[name]
-    generator, rows = np.random.default_rng(5), Inversion.of(randomizer).rows
+    generator = np.random.default_rng(5)
+    rows = Inversion.of(randomizer).rows
     held = generator.multinomial(400, generator.dirichlet(np.full(randomizer.inputs, 0.5)), 6)
     counts = np.stack([report_laws(randomizer).counts(row, generator) for row in held])
     shares = fit_likelihoods(randomizer, counts).shares
     assert np.allclose(shares.sum(axis=1), 1.0)
     assert shares.min() >= 0.0
     for row, reported in zip(shares, counts, strict=True):
-        alone = fit_likelihood(rows, reported.astype(np.int64), shortfall=1e-9 if name == "labels" else 0.01).frequencies
-        # (which of two equally likely steps is taken hangs on the last digit; labels have a formula)
+        alone = fit_likelihood(
+            rows, reported.astype(np.int64), shortfall=1e-9 if name == "labels" else 0.01
+        ).frequencies
+        # (which of two equally likely steps is taken hangs on the last digit; labels have a
+        # formula)
         assert np.abs(row - alone).max() < (1e-4 if name == "labels" else 2e-3)
 
 
-@pytest.mark.parametrize("name", ["short line", "long line", "map", "long map"])
+@check_all("name", ["short line", "long line", "map", "long map"])
 def test_laws_without_a_table_are_those_of_the_table(name: str) -> None:
     randomizer: Any = RANDOMIZERS[name]
-    table, law = randomizer.rows(), ReportLaw.of(randomizer)
+    table = randomizer.rows()
+    law = ReportLaw.of(randomizer)
     values = np.random.default_rng(1).random((3, randomizer.inputs))
     assert np.allclose(law.reports(values), values @ table, rtol=1e-7)
     assert np.allclose(law.back(values), values @ table.T, rtol=1e-7)
 
 
-@pytest.mark.parametrize("name", ["labels", "short line", "map"])
+@check_all("name", ["labels", "short line", "map"])
 def test_reports_by_person_follow_the_same_law(name: str) -> None:
     randomizer: Any = RANDOMIZERS[name]
-    laws, generator = report_laws(randomizer), np.random.default_rng(3)
+    laws = report_laws(randomizer)
+    generator = np.random.default_rng(3)
     held = np.zeros(randomizer.inputs, dtype=np.int64)
     held[[0, 3]] = 30_000, 10_000
     expected = held @ randomizer.rows()
@@ -63,12 +70,14 @@ def test_reports_by_person_follow_the_same_law(name: str) -> None:
         counts = draw(held, generator)
         assert counts.sum() == 40_000
         assert np.all(np.abs(counts - expected) <= 5.0 * np.sqrt(expected) + 5.0)
-    assert not isinstance(report_laws(RANDOMIZERS["labels"]), ReportLaws), "a table of all laws is not needed"
+    assert not isinstance(report_laws(RANDOMIZERS["labels"]), ReportLaws), (
+        "a table of all laws is not needed"
+    )
 
 
-@pytest.mark.parametrize(("shape", "rate"), [(1, 0.3), (Fraction(5, 4), 0.3), (Fraction(5, 4), 1e-7), (1, 800.0)])
+@check_all(("shape", "rate"), [(1, 0.3), (Fraction(5, 4), 0.3), (Fraction(5, 4), 1e-7), (1, 800.0)])
 def test_noise_by_its_place_in_the_law(shape: Fraction | int, rate: float) -> None:
-    """Numbers that are evenly spread make the law; at a smaller rate none of them makes less noise."""
+    """Evenly spread numbers make the law; at a smaller rate none makes less noise."""
     places = (np.arange(20_000) + 0.5) / 20_000
     noise = noise_quantiles(Fraction(shape), rate, places)
     assert np.all(np.diff(noise) >= 0.0)

@@ -1,4 +1,4 @@
-"""Noisy masses of subtrees become possible shares, and how far the projection can lead astray."""
+"""Projection of noisy subtree masses to possible shares, and its error."""
 
 from __future__ import annotations
 
@@ -8,35 +8,47 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.tables import check_all
 
 from metricshuffle.errors import InputError
-from metricshuffle.estimation.simplex import simplex_projection
-from metricshuffle.estimation.tree_projection import possible_shares, shares_from_subtrees
+from metricshuffle.estimation.share_projection import (
+    possible_shares,
+    shares_from_subtrees,
+    simplex_projection,
+)
 from metricshuffle.spaces import Categories, Clustered, Integers, Tree, embedding
 
 SPACES: list[Any] = [
-    Integers(0, 12), Clustered(3, 4, 0.05), Clustered(3, 4, 0.95), Categories(["a", "b", "c", "d"]),
-    Tree([-1, 0, 0, 1, 1, 2, 3, 3], [0, 0.1, 0.3, 0.7, 0.123, 0.33, 0.77, 0.01]), Tree([-1, 0, 1, 2], [0, 1.0, 0.2, 3.0]),
-]  # fmt: skip
+    Integers(0, 12),
+    Clustered(3, 4, 0.05),
+    Clustered(3, 4, 0.95),
+    Categories(["a", "b", "c", "d"]),
+    Tree([-1, 0, 0, 1, 1, 2, 3, 3], [0, 0.1, 0.3, 0.7, 0.123, 0.33, 0.77, 0.01]),
+    Tree([-1, 0, 1, 2], [0, 1.0, 0.2, 3.0]),
+]
 
 
 def spread(space: Any, first: np.ndarray, other: np.ndarray) -> float:
     return float(np.abs(embedding(space).means(first - other)).sum())
 
 
-@pytest.mark.parametrize("space", SPACES, ids=str)
+@check_all("space", SPACES)
 def test_without_noise_the_shares_come_back(space: Any) -> None:
-    tree, generator = embedding(space), np.random.default_rng(1)
+    tree = embedding(space)
+    generator = np.random.default_rng(1)
     for _ in range(20):
         shares = generator.dirichlet(np.full(len(tree.nodes), 0.5))
-        np.testing.assert_allclose(shares_from_subtrees(tree, tree.means(shares)[0]), shares, atol=1e-12)
+        np.testing.assert_allclose(
+            shares_from_subtrees(tree, tree.means(shares)[0]), shares, atol=1e-12
+        )
         np.testing.assert_allclose(possible_shares(tree, shares), shares, atol=1e-12)
 
 
 @settings(max_examples=60, deadline=None)
 @given(st.sampled_from(SPACES), st.integers(0, 2**32 - 1), st.floats(1e-3, 100.0))
 def test_whatever_was_released_possible_shares_come_out(space: Any, seed: int, size: float) -> None:
-    tree, generator = embedding(space), np.random.default_rng(seed)
+    tree = embedding(space)
+    generator = np.random.default_rng(seed)
     shares_back = shares_from_subtrees(tree, generator.laplace(0.0, size, tree.lengths.size))
     assert np.all(shares_back >= 0.0)
     assert shares_back.sum() == pytest.approx(1.0, abs=1e-9)
@@ -45,18 +57,24 @@ def test_whatever_was_released_possible_shares_come_out(space: Any, seed: int, s
 @settings(max_examples=50, deadline=None)
 @given(st.integers(0, 2**32 - 1), st.floats(1e-3, 10.0), st.booleans())
 def test_on_a_line_the_projection_never_adds_error(seed: int, size: float, spikes: bool) -> None:
-    space, generator = Integers(0, 20), np.random.default_rng(seed)
+    space = Integers(0, 20)
+    generator = np.random.default_rng(seed)
     tree = embedding(space)
     truth = generator.dirichlet(np.full(21, 0.3))
-    noise = generator.laplace(0.0, size, 20) * (generator.uniform(size=20) < (0.1 if spikes else 1.0))
+    noise = generator.laplace(0.0, size, 20) * (
+        generator.uniform(size=20) < (0.1 if spikes else 1.0)
+    )
     shares_back = shares_from_subtrees(tree, tree.means(truth)[0] + noise)
     assert spread(space, shares_back, truth) <= np.abs(noise).sum() * (1.0 + 1e-9) + 1e-12
 
 
 @settings(max_examples=50, deadline=None)
 @given(st.integers(0, 2**32 - 1), st.floats(1e-3, 10.0), st.booleans())
-def test_between_labels_the_projection_at_most_doubles_the_error(seed: int, size: float, spikes: bool) -> None:
-    space, generator = Categories([str(i) for i in range(9)]), np.random.default_rng(seed)
+def test_between_labels_the_projection_at_most_doubles_the_error(
+    seed: int, size: float, spikes: bool
+) -> None:
+    space = Categories([str(i) for i in range(9)])
+    generator = np.random.default_rng(seed)
     tree = embedding(space)
     truth = generator.dirichlet(np.full(9, 0.3))
     noise = generator.laplace(0.0, size, 9) * (generator.uniform(size=9) < (0.2 if spikes else 1.0))
@@ -65,22 +83,27 @@ def test_between_labels_the_projection_at_most_doubles_the_error(seed: int, size
     np.testing.assert_allclose(shares_back, simplex_projection(truth + 2.0 * noise), atol=1e-9)
 
 
-@pytest.mark.parametrize("inner", [0.05, 0.5, 0.95, 0.99])
+@check_all("inner", [0.05, 0.5, 0.95, 0.99])
 def test_short_links_do_not_decide_over_long_ones(inner: float) -> None:
-    """A link of length 0.005 tells next to nothing about the mass below it: handing it down as it is made errors 14 times the noise."""
-    space, generator = Clustered(4, 4, inner), np.random.default_rng(2)
-    tree, errors, sizes = embedding(space), [], []
+    """A link of length 0.005 says little about its mass; used as it is, errors grew 14 times."""
+    space = Clustered(4, 4, inner)
+    generator = np.random.default_rng(2)
+    tree = embedding(space)
+    errors = []
+    sizes = []
     for _ in range(150):
         truth = generator.dirichlet(np.full(16, 0.3))
         noise = generator.laplace(0.0, 1e-3, tree.lengths.size)
-        errors.append(spread(space, shares_from_subtrees(tree, tree.means(truth)[0] + noise), truth))
+        errors.append(
+            spread(space, shares_from_subtrees(tree, tree.means(truth)[0] + noise), truth)
+        )
         sizes.append(np.abs(noise).sum())
         assert errors[-1] <= 2.0 * sizes[-1]
     assert np.mean(errors) < 0.9 * np.mean(sizes)
 
 
 def test_the_size_of_the_noise_on_each_edge_counts() -> None:
-    """Exact cluster shares and useless places: the clusters come out exactly; the other way round, too."""
+    """Exact cluster shares and useless places give exact clusters, and vice versa."""
     space = Clustered(2, 2, 0.5)
     tree = embedding(space)
     truth = np.array([0.5, 0.2, 0.2, 0.1])
@@ -88,12 +111,16 @@ def test_the_size_of_the_noise_on_each_edge_counts() -> None:
     near = shares_from_subtrees(tree, wrong, np.where(tree.is_leaf_edge, 1.0, 1e-6))
     np.testing.assert_allclose(near.reshape(2, 2).sum(axis=1), [0.7, 0.3], atol=1e-9)
     wrong = tree.means(truth)[0] + np.where(tree.is_leaf_edge, 0.0, [0.05, -0.02] * 3)
-    np.testing.assert_allclose(shares_from_subtrees(tree, wrong, np.where(tree.is_leaf_edge, 1e-6, 1.0)), truth, atol=1e-9)
+    np.testing.assert_allclose(
+        shares_from_subtrees(tree, wrong, np.where(tree.is_leaf_edge, 1e-6, 1.0)), truth, atol=1e-9
+    )
 
 
 def test_a_point_between_others_keeps_what_is_left() -> None:
     tree = embedding(Tree([-1, 0, 1, 1], [0, 1.0, 1.0, 1.0]))
-    np.testing.assert_allclose(shares_from_subtrees(tree, np.array([0.8, 0.3, 0.1])), [0.2, 0.4, 0.3, 0.1], atol=1e-12)
+    np.testing.assert_allclose(
+        shares_from_subtrees(tree, np.array([0.8, 0.3, 0.1])), [0.2, 0.4, 0.3, 0.1], atol=1e-12
+    )
     assert shares_from_subtrees(tree, np.array([0.4, 0.6, 0.4]))[1] == 0.0  # no room for itself
 
 

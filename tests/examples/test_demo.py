@@ -1,8 +1,9 @@
-"""The demo's page: complete, self-contained, and saying the numbers of the plans it was made from."""
+"""Page of the demo: complete, self-contained, with the numbers of its plans."""
 
 from __future__ import annotations
 
 import io
+import json
 import math
 import re
 import sys
@@ -17,9 +18,10 @@ from examples.demo.demo import city_study, demo, map_study, snack_study, visits_
 from examples.demo.error_curves import error_curves
 from examples.demo.map_study import MapStudy, city_blocks
 from examples.demo.report import demo_report
+from examples.demo.share_panels import maps_side_by_side, share_map
 from examples.demo.user_study import UserStudy, city_squares, merged
 from rich.console import Console
-from tests.pages.parsed import ParsedPage
+from tests.report.parsed_page import ParsedPage
 from tools.picture import picture
 
 import metricshuffle as ms
@@ -30,7 +32,7 @@ from metricshuffle.numerics.rounding import format_number
 from metricshuffle.protocols.sums import Sums
 from metricshuffle.randomizers.additive_randomizer import AdditiveRandomizer
 from metricshuffle.report.assessment_text import Study, assessment
-from metricshuffle.report.charts.share_maps import SHADE_COUNT, shade_indices, share_map
+from metricshuffle.report.charts.map_scales import SHADE_COUNT, shade_indices
 from metricshuffle.report.curve_data import frontier
 from metricshuffle.report.failure_scenarios import ProtocolReview, consequences, honest_sum_profile
 from metricshuffle.report.plan_view import plan_grid, release_facts
@@ -41,7 +43,7 @@ ROOT = Path(__file__).parents[2]
 
 
 class Made(NamedTuple):
-    """Two small studies, a map, and one about users with many items, the page about them, and what was printed."""
+    """Two small studies, a map, one about users with many items, their page and the output."""
 
     numbers: Study
     city: Study
@@ -61,14 +63,16 @@ def made() -> Made:
     console = Console(file=printed, width=250)
     numbers = snack_study(60, "modular", console)
     city, cells = city_study(120, "modular", console)
-    places, months = map_study(400, console), visits_study(120, console)
+    places = map_study(400, console)
+    months = visits_study(120, console)
     page = ParsedPage(demo_report(numbers, city, cells, places, months))
     return Made(numbers, city, places, months, page, re.sub(r"\s+", " ", printed.getvalue()))
 
 
 @pytest.mark.thorough
 def test_the_page_is_well_formed_and_loads_nothing(made: Made) -> None:
-    page, count = made.page, made.page.tags.count
+    page = made.page
+    count = made.page.tags.count
     assert page.open == []
     assert page.targets  # the links of the contents
     assert all(target.startswith("#") and target[1:] in page.ids for target in page.targets)
@@ -83,7 +87,8 @@ def test_the_page_is_well_formed_and_loads_nothing(made: Made) -> None:
 
 
 def test_the_page_tells_both_releases(made: Made) -> None:
-    text, printed = made.page.text, made.printed
+    text = made.page.text
+    printed = made.printed
     for study in made.studies:
         release = study.release
         assert release.raw_values_seen
@@ -103,32 +108,49 @@ def test_the_page_tells_both_releases(made: Made) -> None:
 def test_the_assessment_has_the_numbers_of_the_plan(made: Made) -> None:
     text = made.page.text
     for study in made.studies:
-        plan, choice = study.plan, study.plan.choice
+        plan = study.plan
+        choice = study.plan.choice
         paragraphs = assessment(study.collection, study.asked)
         for paragraph in paragraphs:
             assert paragraph in text
         whole = " ".join(paragraphs)
         for told in (
-            f"{plan.users:,} people", f"at least {plan.honest:,} of the {plan.users:,} reports", f"{choice.bits_per_user:,} bits",
+            f"{plan.users:,} people",
+            f"at least {plan.honest:,} of the {plan.users:,} reports",
+            f"{choice.bits_per_user:,} bits",
             f"{choice.messages_per_user} messages",
-            str(choice.guarantee), str(choice.fallback), f"{format_number(plan.query.diameter)} {plan.query.unit} apart", plan.digest[:16],
+            str(choice.guarantee),
+            str(choice.fallback),
+            f"{format_number(plan.query.diameter)} {plan.query.unit} apart",
+            plan.digest[:16],
             "at most 2.719 times as likely with one as with the other, plus a probability of 1e-06",
-            f"expected error is {format_number(choice.expected_error)} {plan.query.unit}", release_facts(study.release).interval_text,
-        ):  # fmt: skip
+            f"expected error is {format_number(choice.expected_error)} {plan.query.unit}",
+            release_facts(study.release).interval_text,
+        ):
             assert told in whole
 
 
 def test_the_chapter_about_users_tells_both_releases(made: Made) -> None:
-    text, printed, study = made.page.text, made.printed, made.months
+    text = made.page.text
+    printed = made.printed
+    study = made.months
     assert [released.plan.choice.trusted for released in study.releases] == ["nobody", "curator"]
     for released in study.releases:
         release = released.release
         assert release.raw_values_seen
         assert not release.unsafe_seeded
-        for told in (str(release.guarantee), released.full_replacement, f"{format_number(round(study.error(released), 1))} m"):
+        for told in (
+            str(release.guarantee),
+            released.full_replacement,
+            f"{format_number(round(study.error(released), 1))} m",
+        ):
             assert told in text
     assert str(study.central.release.if_shuffler_colludes) in text
-    for told in (str(study.local.release.guarantee), study.local.full_replacement, f"{study.visits:,} visits"):
+    for told in (
+        str(study.local.release.guarantee),
+        study.local.full_replacement,
+        f"{study.visits:,} visits",
+    ):
         assert told in printed
     for sentence in study.comparisons[1].sentences():
         assert sentence[1:] in text
@@ -138,9 +160,13 @@ def test_the_chapter_about_users_tells_both_releases(made: Made) -> None:
 
 
 def test_the_map_tells_what_it_is_off_by(made: Made) -> None:
-    text, printed, study = made.page.text, made.printed, made.places
+    text = made.page.text
+    printed = made.printed
+    study = made.places
     assert study.vectors.plan.choice.protocol == "noisy-vectors"
-    assert "one person's value moving by up to 500 m" in str(study.vectors.release.if_shuffler_colludes)  # the floor
+    assert "one person's value moving by up to 500 m" in str(
+        study.vectors.release.if_shuffler_colludes
+    )  # the floor
     for released in study.releases:
         assert released.release.raw_values_seen
         assert not released.release.unsafe_seeded
@@ -148,7 +174,9 @@ def test_the_map_tells_what_it_is_off_by(made: Made) -> None:
         assert released.shares.sum() == pytest.approx(1.0)
         assert released.shares.shape == study.truth.shape
         assert format_number(round(study.distance(released), 1)) in text
-        assert f"earth mover's distance {format_number(round(study.distance(released)))} m" in printed
+        assert (
+            f"earth mover's distance {format_number(round(study.distance(released)))} m" in printed
+        )
     for released in study.releases[:2]:
         for told in (str(released.release.guarantee), str(released.release.if_shuffler_colludes)):
             assert told in text
@@ -159,7 +187,13 @@ def test_the_map_tells_what_it_is_off_by(made: Made) -> None:
 
 def test_maps_have_one_scale() -> None:
     shares = np.array([0.0, 1e-6, 0.01, 0.04, 0.5])
-    assert shade_indices(shares, 0.04).tolist() == [0, 0, SHADE_COUNT // 2, SHADE_COUNT, SHADE_COUNT]
+    assert shade_indices(shares, 0.04).tolist() == [
+        0,
+        0,
+        SHADE_COUNT // 2,
+        SHADE_COUNT,
+        SHADE_COUNT,
+    ]
     with pytest.raises(ValueError, match="above 0"):
         shade_indices(shares, 0.0)
     grid = ms.Grid(3, 2, 1.0)
@@ -170,11 +204,22 @@ def test_maps_have_one_scale() -> None:
         if layer["mark"]["type"] == "line"
     ]
     assert runs == [[(0, 0.5), (2, 0.5)], [(2, 1.5), (3, 1.5)]]  # neighbours of a shade are one run
+    legend = json.dumps(
+        maps_side_by_side(
+            [("The truth", np.full(4, 0.25), [])], ms.Grid(2, 2, 500.0, "m"), 0.25, "time"
+        )
+    )
+    assert all(
+        f'"text": "{words}"' in legend for words in ("share of time", "0 %", "25 %", "200 m")
+    )
 
 
 def test_blocks_of_the_map_cover_the_city() -> None:
     blocks = city_blocks()
-    assert (blocks.width * blocks.cell, blocks.height * blocks.cell) == (CITY.width * CITY.cell, CITY.height * CITY.cell)
+    assert (blocks.width * blocks.cell, blocks.height * blocks.cell) == (
+        CITY.width * CITY.cell,
+        CITY.height * CITY.cell,
+    )
 
 
 def test_shares_of_the_visits_are_possible(made: Made) -> None:
@@ -202,10 +247,14 @@ def test_an_estimate_is_near_the_truth(made: Made) -> None:
 
 
 def test_curves_pass_through_the_plan(made: Made) -> None:
-    """What the charts say of the plan's own crowd are the numbers of its candidates, to the precision of a chart."""
+    """Charts show the numbers of the plan's candidates at its own size, to chart precision."""
     plan = made.numbers.plan
     errors = {curve.protocol: curve.errors[0] for curve in error_curves(plan, [plan.users])}
-    candidates = {candidate.protocol: candidate for candidate in plan.candidates if candidate.shape in (None, 1, plan.honest)}
+    candidates = {
+        candidate.protocol: candidate
+        for candidate in plan.candidates
+        if candidate.shape in (None, 1, plan.honest)
+    }
     for protocol, error in errors.items():
         assert error == pytest.approx(candidates[protocol].expected_error, rel=1e-3)
     ends = [frontier(plan)[index] for index in (0, -1)]
@@ -215,8 +264,12 @@ def test_curves_pass_through_the_plan(made: Made) -> None:
 
 
 def test_consequences_are_the_exact_ones(made: Made) -> None:
-    plan, choice = made.numbers.plan, made.numbers.plan.choice
-    rows = {(row.group, row.situation.split(":")[0].split(" (")[0]): row for row in consequences(ProtocolReview.of(plan, choice))}
+    plan = made.numbers.plan
+    choice = made.numbers.plan.choice
+    rows = {
+        (row.group, row.situation.split(":")[0].split(" (")[0]): row
+        for row in consequences(ProtocolReview.of(plan, choice))
+    }
     assert next(iter(rows.values())).epsilons[0] <= plan.target.epsilon * (1 + 1e-9)
     assert rows["The shuffler colludes", "with the analyst"].epsilons == (choice.local_epsilon,)
     assert isinstance(choice.mechanism, Sums)
@@ -224,19 +277,32 @@ def test_consequences_are_the_exact_ones(made: Made) -> None:
     randomizer = choice.mechanism.randomizers[0]
     assert isinstance(randomizer, AdditiveRandomizer)
     half = AdditiveNoise(Polya(randomizer.shape * 30, choice.rate)).epsilon(plan.target.delta, 20)
-    assert rows["Users drop out or collude", "50% honest"].epsilons[0] == pytest.approx(half, rel=1e-6)  # and mixing adds a little
+    assert rows["Users drop out or collude", "50% honest"].epsilons[0] == pytest.approx(
+        half, rel=1e-6
+    )  # and mixing adds a little
     assert rows["Users drop out or collude", "50% honest"].epsilons[0] >= half
-    assert rows["Users drop out or collude", "50% honest"].epsilons[0] > rows["Users drop out or collude", "80% honest"].epsilons[0] > 1.0
-    twice, five = (rows["Someone moves farther", f"{times} times as far"].noise_alone[0] for times in (2, 5))
-    assert 1.0 < twice < five < rows["Someone moves farther", "from one end to the other"].noise_alone[0]
+    assert (
+        rows["Users drop out or collude", "50% honest"].epsilons[0]
+        > rows["Users drop out or collude", "80% honest"].epsilons[0]
+        > 1.0
+    )
+    twice, five = (
+        rows["Someone moves farther", f"{times} times as far"].noise_alone[0] for times in (2, 5)
+    )
+    assert (
+        1.0
+        < twice
+        < five
+        < rows["Someone moves farther", "from one end to the other"].noise_alone[0]
+    )
     assert math.isfinite(honest_sum_profile(plan, choice.mechanism, plan.honest).delta(1.0, 20.0))
 
 
 def test_what_is_not_a_sum_has_no_such_charts(made: Made) -> None:
     plan = made.months.local.plan
-    with pytest.raises(InputError, match="where its noise is at hand"):
+    with pytest.raises(InputError, match="failure scenarios need the mechanism"):
         ProtocolReview.of(plan, plan.choice.model_copy(update={"mechanism": None}))
-    with pytest.raises(InputError, match="a user-histogram is none"):
+    with pytest.raises(InputError, match="sum queries only, got user-histogram"):
         error_curves(plan)
     with pytest.raises(InputError, match="places on a grid"):
         plan_grid(made.numbers.plan)
@@ -245,7 +311,13 @@ def test_what_is_not_a_sum_has_no_such_charts(made: Made) -> None:
 def test_a_place_on_a_map_is_told_in_metres() -> None:
     pytest.importorskip("pyproj")
     target = ms.Target(epsilon=1.0, delta=1e-6, distance=500)
-    planned = ms.plan(ms.Centroid(ms.Places(46.50, 6.60, 46.54, 6.66)), target, 40, encoding="modular", protocols=["polya-shuffle"])
+    planned = ms.plan(
+        ms.Centroid(ms.Places(46.50, 6.60, 46.54, 6.66)),
+        target,
+        40,
+        encoding="modular",
+        protocols=["polya-shuffle"],
+    )
     release = planned.run([(46.51, 6.61)] * 40)
     facts = release_facts(release)
     assert release.plane is not None
@@ -269,7 +341,9 @@ def test_invented_people_are_always_the_same_and_inside() -> None:
     places = homes(300)
     assert CITY.cells(places).shape == (300, 2)
     months = visits(50)
-    assert all(np.array_equal(month, again) for month, again in zip(months, visits(50), strict=True))
+    assert all(
+        np.array_equal(month, again) for month, again in zip(months, visits(50), strict=True)
+    )
     assert {len(month) for month in months} > {8}
     assert all(len(city_squares().cells(month)) == len(month) for month in months)
     inside = (places[:, 1] > 0.0) & (places[:, 1] < 4000.0)
@@ -280,7 +354,9 @@ def test_the_readme_picture_is_the_one_that_would_be_drawn_now() -> None:
     assert picture() == (ROOT / "docs" / "picture.svg").read_text(encoding="utf-8")
 
 
-def test_the_demo_writes_one_file(made: Made, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_demo_writes_one_file(
+    made: Made, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(demo_module, "snack_study", lambda *_: made.numbers)
     monkeypatch.setattr(demo_module, "city_study", lambda *_: (made.city, CITY.cells(homes(120))))
     monkeypatch.setattr(demo_module, "map_study", lambda *_: made.places)
@@ -303,7 +379,9 @@ def test_without_the_extra_a_sentence_and_no_file(
     assert not (tmp_path / "out").exists()
 
 
-def test_a_folder_that_cannot_be_made_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_folder_that_cannot_be_made_is_told(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     (tmp_path / "file").write_text("")
     assert main(["--output", str(tmp_path / "file")]) == 2
     assert "cannot make the folder" in capsys.readouterr().err

@@ -1,4 +1,4 @@
-"""The demo's live round: real processes, nothing acknowledged is lost by a kill, and the chapter tells it."""
+"""Live round of the demo: real processes, no acknowledged report lost by a kill."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from examples.demo.__main__ import main
 from examples.demo.chapters.live import live
 from examples.demo.live import GARBAGE, LATE, ORDER, PEOPLE, TWICE, live_round
 from rich.console import Console
-from tests.pages.parsed import ParsedPage
+from tests.report.parsed_page import ParsedPage
 
 from metricshuffle.report.template_engine import rendered_from
 
@@ -40,7 +40,9 @@ def test_a_round_survives_a_kill_and_is_told() -> None:
     low, high = played.release.interval(1 - 1e-9)
     assert low <= played.truth <= high
     assert f"({played.acknowledged} acknowledged, {played.kept} kept)" in printed.getvalue()
-    told = ParsedPage(rendered_from("examples.demo", "report/live.html.jinja", chapter=live(played))).text
+    told = ParsedPage(
+        rendered_from("examples.demo", "report/live.html.jinja", chapter=live(played))
+    ).text
     assert f"acknowledged {played.acknowledged} reports" in " ".join(told.split())
     assert played.digest[:16] in told
 
@@ -48,9 +50,18 @@ def test_a_round_survives_a_kill_and_is_told() -> None:
 @pytest.mark.thorough
 def test_a_collection_is_kept_open_to_be_joined(tmp_path: Path) -> None:
     code = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)\n"
-    code += "from examples.demo.live import kept_open\nfrom rich.console import Console\nkept_open(Console(width=300))"
+    code += (
+        "from examples.demo.live import kept_open\nfrom rich.console import "
+        "Console\nkept_open(Console(width=300))"
+    )
     seen = {**os.environ, "PYTHONPATH": str(ROOT)}
-    kept = subprocess.Popen([sys.executable, "-u", "-c", code], stdout=subprocess.PIPE, text=True, env=seen, cwd=tmp_path)
+    kept = subprocess.Popen(
+        [sys.executable, "-u", "-c", code],
+        stdout=subprocess.PIPE,
+        text=True,
+        env=seen,
+        cwd=tmp_path,
+    )
     try:
         assert kept.stdout is not None
         found = re.search(r"http://127\.0\.0\.1:\d+/join/[0-9a-f]{64}", kept.stdout.readline())

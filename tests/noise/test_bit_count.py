@@ -8,6 +8,7 @@ from fractions import Fraction
 import mpmath
 import numpy as np
 import pytest
+from tests.tables import check_all
 
 from metricshuffle.errors import InputError, NotCertified
 from metricshuffle.noise.binomial_sum import bit_count_law, bit_count_range
@@ -17,12 +18,15 @@ from metricshuffle.noise.convolution import Group, sum_law
 def exact_count(ones: int, zeros: int, flip: float) -> list[Fraction]:
     law = [Fraction(1)]
     for stays in [Fraction(flip)] * ones + [1 - Fraction(flip)] * zeros:
-        law = [stays * a + (1 - stays) * b for a, b in zip([*law, Fraction(0)], [Fraction(0), *law], strict=True)]
+        law = [
+            stays * a + (1 - stays) * b
+            for a, b in zip([*law, Fraction(0)], [Fraction(0), *law], strict=True)
+        ]
     return law
 
 
-@pytest.mark.parametrize("flip", [1e-6, 0.05, 0.3, 0.499])
-@pytest.mark.parametrize(("ones", "zeros"), [(0, 0), (1, 0), (0, 1), (3, 9), (40, 0), (0, 40), (20, 20), (31, 9)])
+@check_all("flip", [1e-6, 0.05, 0.3, 0.499])
+@check_all(("ones", "zeros"), [(0, 0), (1, 0), (0, 1), (3, 9), (40, 0), (0, 40), (20, 20), (31, 9)])
 def test_small_counts_exactly(ones: int, zeros: int, flip: float) -> None:
     law = bit_count_law(ones, zeros, flip)
     assert (law.start, len(law.mass)) == (0, ones + zeros + 1)
@@ -36,18 +40,28 @@ def test_small_counts_exactly(ones: int, zeros: int, flip: float) -> None:
     assert law.total < 1e-11
 
 
-@pytest.mark.parametrize(
+@check_all(
     ("ones", "zeros", "flip"),
-    [(0, 10**6, 0.05), (10**6, 0, 0.05), (500_000, 500_000, 0.05), (123_456, 876_544, 1e-3), (10**8, 10**8, 0.01)],
+    [
+        (0, 10**6, 0.05),
+        (10**6, 0, 0.05),
+        (500_000, 500_000, 0.05),
+        (123_456, 876_544, 1e-3),
+        (10**8, 10**8, 0.01),
+    ],
 )
 def test_large_counts_against_the_other_engine(ones: int, zeros: int, flip: float) -> None:
     law = bit_count_law(ones, zeros, flip)
-    kept, stays = np.array([flip, 1.0 - flip]), np.array([1.0 - flip, flip])
+    kept = np.array([flip, 1.0 - flip])
+    stays = np.array([1.0 - flip, flip])
     groups = [Group(ones, 0, kept, relative_error=0.0), Group(zeros, 0, stays, relative_error=0.0)]
     other = sum_law(groups, law.start, law.start + len(law.mass) - 1)
     known = np.isfinite(other.log_mass) & (law.mass > 0.0)
     assert known.mean() > 0.99
-    assert (np.abs(np.log(law.mass[known]) - other.log_mass[known]) <= law.total + other.log_error[known] + 1e-13).all()
+    assert (
+        np.abs(np.log(law.mass[known]) - other.log_mass[known])
+        <= law.total + other.log_error[known] + 1e-13
+    ).all()
     assert law.total < 1e-6
 
 

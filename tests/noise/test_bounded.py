@@ -1,4 +1,4 @@
-"""Sums of noise that never leaves -c..c."""
+"""Sums of noise that is bounded to -c..c."""
 
 from __future__ import annotations
 
@@ -7,15 +7,17 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+from tests.tables import check_all
 
 from metricshuffle.errors import ConditionError, InputError
 from metricshuffle.noise.bounded_sum import BoundedSum, shared_table, tabulated_sum, truncated_sum
 from metricshuffle.noise.polya import Polya
 
 
-@pytest.mark.parametrize("shape", [Fraction(1), Fraction(1, 7)])
+@check_all("shape", [Fraction(1), Fraction(1, 7)])
 def test_truncated_shares_are_conditional_masses(shape: Fraction) -> None:
-    noise, radius = Polya(shape, 0.4), 9
+    noise = Polya(shape, 0.4)
+    radius = 9
     law = noise.law(-60.0, radius)
     inside = law.mass[: radius + 1] / (2 * law.mass[: radius + 1].sum() - law.mass[0])
     for count in (1, 3):

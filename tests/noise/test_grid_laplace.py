@@ -1,4 +1,4 @@
-"""Laplace sums rounded after the addition: the exact law, every path of the sampler, and what rounding first would cost."""
+"""Laplace sums rounded after addition: exact law, sampler paths, and rounding first."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.oracles.goodness_of_fit import TOO_UNLIKELY, p_value
+from tests.tables import check_all
 
 from metricshuffle.errors import DomainError, InputError
 from metricshuffle.noise import grid_laplace
@@ -25,14 +26,20 @@ def laplace_cdf(x: float) -> float:
     return 0.5 * math.exp(x) if x < 0 else 1 - 0.5 * math.exp(-x)
 
 
-@pytest.mark.parametrize("noise", [COARSE, THIRDS])
-@pytest.mark.parametrize("value", [0.0, 0.1, -0.1, 0.25, -0.25, 2.6, -1e-300, 1e-30, Fraction(1, 3), Fraction(-5, 7)])
+@check_all("noise", [COARSE, THIRDS])
+@check_all(
+    "value", [0.0, 0.1, -0.1, 0.25, -0.25, 2.6, -1e-300, 1e-30, Fraction(1, 3), Fraction(-5, 7)]
+)
 def test_the_law_is_that_of_the_rounded_sum(noise: GridLaplace, value: float) -> None:
-    scale, cell = float(noise.scale), float(noise.cell)
+    scale = float(noise.scale)
+    cell = float(noise.cell)
     first = math.floor(Fraction(value) / noise.cell) - 40
     masses = [noise.mass(value, i) for i in range(first, first + 81)]
     for i, mass in zip(range(first, first + 81), masses, strict=True):
-        assert mass == pytest.approx(laplace_cdf(((i + 1) * cell - value) / scale) - laplace_cdf((i * cell - value) / scale), abs=1e-14)
+        assert mass == pytest.approx(
+            laplace_cdf(((i + 1) * cell - value) / scale) - laplace_cdf((i * cell - value) / scale),
+            abs=1e-14,
+        )
     assert sum(masses) == pytest.approx(1.0, abs=1e-8)
     values: Any = [value] * 6_000 if isinstance(value, Fraction) else np.full(6_000, value)
     draws = noise.sample(values, Randomness.seeded(f"{value}"))
@@ -67,7 +74,8 @@ def test_the_exact_coin_alone_has_the_right_law() -> None:
         return sum(_refine_comparison(Fraction(way), 0, 0, stream) for _ in range(count))
 
     for way in (0.0, 0.3, 2.0):
-        heads, chance = coins(way, 1500), math.exp(-way)
+        heads = coins(way, 1500)
+        chance = math.exp(-way)
         assert abs(heads - 1500 * chance) <= 5.0 * math.sqrt(1500 * chance * (1 - chance)) + 1e-9
 
 
@@ -81,7 +89,7 @@ def test_a_refined_coin_agrees_with_the_number_it_refines() -> None:
 
 
 def test_the_enclosure_is_wide_enough(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A word within 2^-45 of the edge is handed to the refinement; one that is farther away is not."""
+    """A word within 2^-45 of the edge goes to the refinement; one farther away does not."""
     asked: list[Any] = []
 
     def refined(*given: Any) -> bool:
@@ -98,50 +106,73 @@ def test_the_enclosure_is_wide_enough(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_rounding_first_costs_a_whole_cell_and_rounding_last_nothing() -> None:
-    """alpha = 25, cells of 1e-3, two users 1e-9 apart on both sides of an edge: 0.025 against 2.5e-8."""
-    rate, cell, apart = 25.0, Fraction(1, 1000), 1e-9
-    left, right = 0.0005 - apart / 2, 0.0005 + apart / 2
+    """Two users 1e-9 apart across an edge: 0.025 against 2.5e-8 (alpha = 25, cells of 1e-3)."""
+    rate = 25.0
+    cell = Fraction(1, 1000)
+    apart = 1e-9
+    left = 0.0005 - apart / 2
+    right = 0.0005 + apart / 2
     step = rate * float(cell)
 
     def rounded_first(value: float, z: int) -> float:
         return math.tanh(step / 2) * math.exp(-step * abs(z - round(value / float(cell))))
 
-    first = max(abs(math.log(rounded_first(left, z) / rounded_first(right, z))) for z in range(-50, 50))
+    first = max(
+        abs(math.log(rounded_first(left, z) / rounded_first(right, z))) for z in range(-50, 50)
+    )
     assert first == pytest.approx(0.025, rel=1e-12)
     noise = GridLaplace.at_least(1 / rate, cell)
     for edge in (0.0005, 0.001):  # in the middle of a cell, and on both sides of an edge of ours
-        p, q = ([noise.mass(Fraction(edge) + side * Fraction(apart) / 2, z) for z in range(-50, 50)] for side in (-1, 1))
+        p, q = (
+            [noise.mass(Fraction(edge) + side * Fraction(apart) / 2, z) for z in range(-50, 50)]
+            for side in (-1, 1)
+        )
         last = max(abs(math.log(a / b)) for a, b in zip(p, q, strict=True))
         assert 2e-8 < last <= rate * apart * (1 + 1e-6)
 
 
 def test_a_million_numbers() -> None:
-    noise, values = GridLaplace.at_least(0.01), np.linspace(0, 1, 10**6)
+    noise = GridLaplace.at_least(0.01)
+    values = np.linspace(0, 1, 10**6)
     cells = noise.sample(values, Randomness.seeded(9))
     assert abs(np.mean(noise.centres(cells) - values)) < 6 * math.sqrt(noise.variance / 10**6)
 
 
-@pytest.mark.parametrize("power", [-3, 0, 4, 31, 45, 58])
+@check_all("power", [-3, 0, 4, 31, 45, 58])
 def test_ratios_are_split_as_their_fractions_are(power: int) -> None:
     rng = np.random.default_rng(2)
     ratios = Ratios(rng.integers(-(2**34), 2**34, 300), rng.integers(1, 1000, 300), power)
-    for noise in (GridLaplace(Fraction(1, 2), Fraction(1, 2**12)), THIRDS, GridLaplace(Fraction(1, 2), Fraction(1, 2**40))):
+    for noise in (
+        GridLaplace(Fraction(1, 2), Fraction(1, 2**12)),
+        THIRDS,
+        GridLaplace(Fraction(1, 2), Fraction(1, 2**40)),
+    ):
         fractions = [ratios.fraction(n) for n in range(len(ratios))]
         if max(map(abs, fractions)) / noise.cell >= 2**51:
             with pytest.raises(DomainError, match="coarser"):
                 noise.sample(ratios, Randomness.seeded(1))
             continue
         whole, part, negative, exactly = noise._split(ratios)
-        assert [-w - e if n else w + e for w, n, e in zip(whole.tolist(), negative, map(exactly, range(300)), strict=True)] == [
-            q / noise.cell for q in fractions
-        ]
+        assert [
+            -w - e if n else w + e
+            for w, n, e in zip(whole.tolist(), negative, map(exactly, range(300)), strict=True)
+        ] == [q / noise.cell for q in fractions]
         assert part == pytest.approx([float(exactly(n)) for n in range(300)], abs=2**-52)
-        assert (noise.sample(ratios, Randomness.seeded(1)) == noise.sample(fractions, Randomness.seeded(1))).all()
+        assert (
+            noise.sample(ratios, Randomness.seeded(1))
+            == noise.sample(fractions, Randomness.seeded(1))
+        ).all()
 
 
 def test_wrong_ratios_are_refused() -> None:
     ones = np.ones(2, dtype=np.int64)
-    for above, under in ((ones, 0 * ones), (ones.astype(float), ones), (ones, ones[:1]), (ones << 62, ones), (-(ones << 63), ones)):
+    for above, under in (
+        (ones, 0 * ones),
+        (ones.astype(float), ones),
+        (ones, ones[:1]),
+        (ones << 62, ones),
+        (-(ones << 63), ones),
+    ):
         with pytest.raises(InputError, match="ratios"):
             Ratios(above, under)
 
@@ -149,21 +180,32 @@ def test_wrong_ratios_are_refused() -> None:
 def test_the_average_of_many_users_errs_as_little_as_it_should() -> None:
     """E|average of 1e5 Laplace(0.04)| by the central limit theorem: 1.427e-4 and not 1.26e-4."""
     noise = GridLaplace.at_least(0.04)
-    assert math.sqrt(2 / math.pi * noise.variance / 1e5) == pytest.approx(1.42729929292e-4, rel=1e-7)
+    assert math.sqrt(2 / math.pi * noise.variance / 1e5) == pytest.approx(
+        1.42729929292e-4, rel=1e-7
+    )
     stream = Randomness.seeded(24)
-    errors = [abs(np.mean(noise.centres(noise.sample(np.full(1000, 0.3), stream))) - 0.3) for _ in range(300)]
+    errors = [
+        abs(np.mean(noise.centres(noise.sample(np.full(1000, 0.3), stream))) - 0.3)
+        for _ in range(300)
+    ]
     assert np.mean(errors) == pytest.approx(1.42729929292e-3, rel=0.2)
 
 
 def test_centres_are_exact() -> None:
     cells = np.array([-(2**50), -1, 0, 2**50])
     for noise in (COARSE, THIRDS):
-        assert [Fraction(x) for x in COARSE.centres(cells)] == [(2 * int(i) + 1) * COARSE.cell / 2 for i in cells]
-        assert noise.centres(cells) == pytest.approx([float((i + 0.5) * noise.cell) for i in cells.tolist()], rel=1e-15)
+        assert [Fraction(x) for x in COARSE.centres(cells)] == [
+            (2 * int(i) + 1) * COARSE.cell / 2 for i in cells
+        ]
+        assert noise.centres(cells) == pytest.approx(
+            [float((i + 0.5) * noise.cell) for i in cells.tolist()], rel=1e-15
+        )
 
 
-@pytest.mark.parametrize("values", [[math.nan], [math.inf], [1e30], [0.0, "x"], [2**60 + 1], [None], [Fraction(10**20)]])
-@pytest.mark.parametrize("noise", [COARSE, THIRDS])
+@check_all(
+    "values", [[math.nan], [math.inf], [1e30], [0.0, "x"], [2**60 + 1], [None], [Fraction(10**20)]]
+)
+@check_all("noise", [COARSE, THIRDS])
 def test_values_that_do_not_fit_are_refused(values: Any, noise: GridLaplace) -> None:
     with pytest.raises(DomainError, match=r"value"):
         noise.sample(values, Randomness.seeded(0))
@@ -173,7 +215,12 @@ def test_wrong_parameters_are_refused() -> None:
     stream = Randomness.seeded(0)
     with pytest.raises(InputError, match="one-dimensional"):
         COARSE.sample(np.zeros((2, 2)), stream)
-    wrong: list[Any] = [(Fraction(1, 3), Fraction(1)), (0.5, Fraction(1)), (Fraction(1, 2), 0.25), (Fraction(1, 2), Fraction(0))]
+    wrong: list[Any] = [
+        (Fraction(1, 3), Fraction(1)),
+        (0.5, Fraction(1)),
+        (Fraction(1, 2), 0.25),
+        (Fraction(1, 2), Fraction(0)),
+    ]
     for rate, cell in wrong:
         with pytest.raises(InputError, match=r"rate|cell"):
             GridLaplace(rate, cell)
@@ -183,11 +230,18 @@ def test_wrong_parameters_are_refused() -> None:
 
 
 def test_texts_and_truth_values_are_no_numbers() -> None:
-    wrong: list[Any] = [np.array(["1"], dtype=object), np.array([True], dtype=object), [Fraction(1, 3), "1/3"], np.array([True])]
+    wrong: list[Any] = [
+        np.array(["1"], dtype=object),
+        np.array([True], dtype=object),
+        [Fraction(1, 3), "1/3"],
+        np.array([True]),
+    ]
     for noise in (COARSE, THIRDS):
         for values in wrong:
             with pytest.raises(DomainError, match="must be"):
                 noise.sample(values, Randomness.seeded(1))
     if np.dtype(np.longdouble).itemsize > 8:
         with pytest.raises(DomainError, match="must be"):
-            COARSE.sample(np.array([0.1], dtype=np.longdouble), Randomness.seeded(1))  # its last digits would be rounded away
+            COARSE.sample(
+                np.array([0.1], dtype=np.longdouble), Randomness.seeded(1)
+            )  # its last digits would be rounded away

@@ -1,4 +1,4 @@
-"""The compiled sampler of Polya noise against one that is read off the description, on words that keep meeting the digits."""
+"""Compiled Polya sampler against a direct one, on words that often match the digits."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from typing import Any
 import mpmath
 import numpy as np
 import pytest
+from tests.tables import check_all
 
 from metricshuffle.noise.compound_poisson import jump_tables
 from metricshuffle.noise.samplers import _add_jumps, rational_rate
@@ -24,11 +25,14 @@ class Real:
     """A real number in 0..1 by its digits of 64 bits."""
 
     def __init__(self, value: Any) -> None:
-        self.value, self.known = value, dict[int, int]()
+        self.value = value
+        self.known = dict[int, int]()
 
     def digit(self, place: int) -> int:
         if place not in self.known:
-            self.known[place] = int(mpmath.floor(self.value * mpmath.mpf(2) ** (64 * (place + 1)))) % WORD
+            self.known[place] = (
+                int(mpmath.floor(self.value * mpmath.mpf(2) ** (64 * (place + 1)))) % WORD
+            )
         return self.known[place]
 
 
@@ -36,12 +40,16 @@ class Law:
     """The probabilities that jumps.py names, each from its definition."""
 
     def __init__(self, shape: Fraction, rate: Fraction) -> None:
-        self.rate, p = rate, mpmath.exp(-mpmath.mpf(rate.numerator) / rate.denominator)
+        self.rate = rate
+        p = mpmath.exp(-mpmath.mpf(rate.numerator) / rate.denominator)
         self.mean = -mpmath.log1p(-p) * shape.numerator / shape.denominator
         self.blocks_below_tail = next(level for level in count() if 2**level * rate > 1)
         weights = [mpmath.fsum([p ** (2**level)]) for level in range(self.blocks_below_tail)]
         weights.append(p**2**self.blocks_below_tail / (2**self.blocks_below_tail * (1 - p)))
-        self.blocks = [Real(mpmath.fsum(weights[level + 1 :]) / mpmath.fsum(weights)) for level in range(self.blocks_below_tail)]
+        self.blocks = [
+            Real(mpmath.fsum(weights[level + 1 :]) / mpmath.fsum(weights))
+            for level in range(self.blocks_below_tail)
+        ]
         self._more: dict[int, Real] = {}
 
     def run(self, level: int) -> Real:
@@ -62,7 +70,9 @@ class Reference:
     """The sampler, one word after the other."""
 
     def __init__(self, words: list[int], law: Law) -> None:
-        self.words, self.at, self.law = words, 0, law
+        self.words = words
+        self.at = 0
+        self.law = law
 
     def word(self) -> int:
         self.at += 1
@@ -71,7 +81,9 @@ class Reference:
     def rank(self, rows: Iterable[Real]) -> int:
         used = found = 0
         for row in rows:
-            place = next(place for place in count() if self.words[self.at + place] != row.digit(place))
+            place = next(
+                place for place in count() if self.words[self.at + place] != row.digit(place)
+            )
             used = max(used, place + 1)
             if self.words[self.at + place] > row.digit(place):
                 break
@@ -86,15 +98,19 @@ class Reference:
                 return number
 
     def exponential(self, chance: Fraction, denominator: int) -> bool:
-        """True with probability e^-chance; of the fraction only its numerator over that denominator is compared."""
+        """True with probability e^-chance; only the numerator of the fraction is compared."""
         above = chance.numerator * (denominator // chance.denominator)
         tries = 1
-        while not ((above < denominator and self.below(denominator) >= above) or (tries > 1 and self.below(tries) != 0)):
+        while not (
+            (above < denominator and self.below(denominator) >= above)
+            or (tries > 1 and self.below(tries) != 0)
+        ):
             tries += 1
         return tries % 2 == 1
 
     def geometric(self) -> int:
-        s, t = self.law.rate.numerator, self.law.rate.denominator
+        s = self.law.rate.numerator
+        t = self.law.rate.denominator
         start: int = self.below(t)
         while not self.exponential(Fraction(start, t), t):
             start = self.below(t)
@@ -109,11 +125,16 @@ class Reference:
             tail = block == self.law.blocks_below_tail
             more = self.geometric() if tail else self.word() >> (64 - block) if block else 0
             kept = more == 0 or self.below(2**block + more) < 2**block
-            if kept and (tail or more == 0 or self.exponential(more * self.law.rate, self.law.rate.denominator)):
+            if kept and (
+                tail
+                or more == 0
+                or self.exponential(more * self.law.rate, self.law.rate.denominator)
+            ):
                 return int(2**block + more)
 
     def filled(self, rows: int, columns: int, sides: int, levels: int) -> Any:
-        out, place = np.zeros(rows * columns, dtype=np.int64), 0
+        out = np.zeros(rows * columns, dtype=np.int64)
+        place = 0
         while True:
             while place < sides * out.size and self.rank([self.law.run(levels)]):
                 place += 2**levels
@@ -130,7 +151,8 @@ class Given(Randomness):
     """Words that are given, then others."""
 
     def __init__(self, words: list[int]) -> None:
-        self.given, self.read = np.array(words, dtype=np.uint64), 0
+        self.given = np.array(words, dtype=np.uint64)
+        self.read = 0
 
     def fill(self, out: Words) -> None:
         out[:] = self.given[self.read : self.read + out.size]
@@ -138,14 +160,22 @@ class Given(Randomness):
 
 
 def nasty(law: Law, levels: int, generator: random.Random) -> list[int]:
-    """Words that follow the digits of a number of the tables for a while, then fall on either side; later ones that do not."""
-    pool = [law.run(levels), *map(law.bit, range(levels)), *law.blocks, *map(law.more_than, (1, 2, 3))]
+    """Words that follow the digits of a table entry for a while and then differ."""
+    pool = [
+        law.run(levels),
+        *map(law.bit, range(levels)),
+        *law.blocks,
+        *map(law.more_than, (1, 2, 3)),
+    ]
 
     def some() -> Iterator[int]:
         if generator.random() < 0.5:
-            yield generator.choice([generator.getrandbits(64), WORD - 1])  # the largest ends a run of zeros
+            yield generator.choice(
+                [generator.getrandbits(64), WORD - 1]
+            )  # the largest ends a run of zeros
         else:
-            number, places = generator.choice(pool), generator.choice([1, 1, 2, 3, 5])
+            number = generator.choice(pool)
+            places = generator.choice([1, 1, 2, 3, 5])
             yield from map(number.digit, range(places))
             yield min(max(number.digit(places) + generator.choice([-1, 0, 1]), 0), WORD - 1)
 
@@ -161,18 +191,28 @@ def compare(shape: Fraction, rate: Fraction, seed: int, decimals: int = 250) -> 
     with mpmath.workdps(decimals):
         law = Law(shape, rate)
         rows, columns, sides = generator.choice([(1, 1, 2), (3, 2, 2), (5, 1, 1), (2, 7, 2)])
-        levels = min(len(jump_tables(shape, rate, 2).bits), max(0, sides * rows * columns - 1).bit_length())
+        levels = min(
+            len(jump_tables(shape, rate, 2).bits), max(0, sides * rows * columns - 1).bit_length()
+        )
         words = nasty(law, levels, generator)
         expected = Reference(words, law).filled(rows, columns, sides, levels)
     for buffer_words in (None, 1, 7, 500):
         out = np.zeros((rows, columns), dtype=np.int64)
-        _add_jumps(out, np.arange(columns), shape, rate, sides, Given(words), buffer_words=buffer_words)
+        _add_jumps(
+            out, np.arange(columns), shape, rate, sides, Given(words), buffer_words=buffer_words
+        )
         np.testing.assert_array_equal(out, expected)
     return int(np.count_nonzero(expected))
 
 
-@pytest.mark.parametrize(
-    ("shape", "rate"), [(Fraction(1, 2), 0.3), (Fraction(1, 100), 0.01), (Fraction(99, 100), 1.5), (Fraction(1, 10**6), 2.0**-20)]
+@check_all(
+    ("shape", "rate"),
+    [
+        (Fraction(1, 2), 0.3),
+        (Fraction(1, 100), 0.01),
+        (Fraction(99, 100), 1.5),
+        (Fraction(1, 10**6), 2.0**-20),
+    ],
 )
 def test_the_same_draws_as_the_description(shape: Fraction, rate: float) -> None:
     assert sum(compare(shape, rational_rate(rate), seed) for seed in range(5)) > 0
@@ -180,9 +220,24 @@ def test_the_same_draws_as_the_description(shape: Fraction, rate: float) -> None
 
 @pytest.mark.slow
 def test_the_same_draws_as_the_description_anywhere() -> None:
-    generator, found = random.Random(0), 0
+    generator = random.Random(0)
+    found = 0
     for seed in range(100):
-        shape = generator.choice([Fraction(1, generator.randint(2, 10**5)), Fraction(generator.randint(1, 99), 100), Fraction(1, 2**62)])
-        rate = generator.choice([2.0**-32, 2.0**10, 1.0, 10.0 ** generator.uniform(-9.0, 2.9), 2.0 ** -generator.randint(1, 31)])
+        shape = generator.choice(
+            [
+                Fraction(1, generator.randint(2, 10**5)),
+                Fraction(generator.randint(1, 99), 100),
+                Fraction(1, 2**62),
+            ]
+        )
+        rate = generator.choice(
+            [
+                2.0**-32,
+                2.0**10,
+                1.0,
+                10.0 ** generator.uniform(-9.0, 2.9),
+                2.0 ** -generator.randint(1, 31),
+            ]
+        )
         found += compare(shape, rational_rate(rate), seed, decimals=700)
     assert found > 50

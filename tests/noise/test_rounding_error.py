@@ -1,4 +1,4 @@
-"""Intervals for sums of randomly rounded values: every data set on a grid, by enumeration, and a plan end to end."""
+"""Intervals for sums of randomly rounded values: enumeration, and a plan end to end."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+from tests.tables import check_all
 
 import metricshuffle as ms
 from metricshuffle.noise.polya import Geometric, Polya
@@ -34,19 +35,21 @@ def missed(law: SymmetricLaw, values: Floats, chances: Floats, half: float) -> f
     return float(np.sum((noise[:, None] * chances[None, :])[np.abs(total) > half + 1e-9]))
 
 
-@pytest.mark.parametrize("people", [1, 2, 3, 4, 5])
+@check_all("people", [1, 2, 3, 4, 5])
 def test_tails_of_rounding_hold_for_every_data_set(people: int) -> None:
     sizes = np.arange(0.0, people + 1.0, 0.125)
     bound = rounding_tail(people, sizes)
     worst = np.zeros(len(sizes))
     for weights in itertools.combinations_with_replacement(range(PARTS), people):
         values, chances = rounding_law(weights)
-        worst = np.maximum(worst, [float(np.sum(chances[np.abs(values) > size + 1e-9])) for size in sizes])
+        worst = np.maximum(
+            worst, [float(np.sum(chances[np.abs(values) > size + 1e-9])) for size in sizes]
+        )
     assert np.all(worst <= bound + 1e-15)
     assert np.all(np.diff(bound) <= 1e-15)
 
 
-@pytest.mark.parametrize("people", [FEW_PEOPLE - 100, FEW_PEOPLE])
+@check_all("people", [FEW_PEOPLE - 100, FEW_PEOPLE])
 def test_the_normal_bound_lies_above_the_binomial_one(people: int) -> None:
     sizes = np.arange(1.0, 60.0)
     normal = np.array([math.erfc((size - 1.0) * math.sqrt(2.0 / people)) for size in sizes])
@@ -57,26 +60,28 @@ def test_the_normal_bound_lies_above_the_binomial_one(people: int) -> None:
     assert np.all(few[:40] >= later[:40])
 
 
-@pytest.mark.parametrize("people", [1, 2, 3, 4, 5])
-@pytest.mark.parametrize("rate", [0.2, 0.7, 2.0])
+@check_all("people", [1, 2, 3, 4, 5])
+@check_all("rate", [0.2, 0.7, 2.0])
 def test_intervals_cover_every_data_set(people: int, rate: float) -> None:
     law = Geometric(rate).law(-60.0)
     for miss in (0.3, 0.05, 0.01):
         half = rounded_half_width(law, people, miss)
         all_of_them = [
-            missed(law, *rounding_law(weights), half) for weights in itertools.combinations_with_replacement(range(PARTS), people)
+            missed(law, *rounding_law(weights), half)
+            for weights in itertools.combinations_with_replacement(range(PARTS), people)
         ]
         assert max(all_of_them) <= miss
         # One and a half cells less are not enough: nothing narrower could be offered by much.
         narrow = [
-            missed(law, *rounding_law(weights), half - 1.5) for weights in itertools.combinations_with_replacement(range(PARTS), people)
+            missed(law, *rounding_law(weights), half - 1.5)
+            for weights in itertools.combinations_with_replacement(range(PARTS), people)
         ]
         assert max(narrow) > miss or rate == 2.0
 
 
-@pytest.mark.parametrize(("people", "rate"), [(50, 0.3), (200, 1.0), (400, 0.1), (1000, 0.3), (5000, 1.0)])
+@check_all(("people", "rate"), [(50, 0.3), (200, 1.0), (400, 0.1), (1000, 0.3), (5000, 1.0)])
 def test_the_worst_data_set_is_covered_and_hardly_more(people: int, rate: float) -> None:
-    """Everybody halfway between two cells, or a little off it, so that the lattice of the sum lies badly."""
+    """All values halfway between two cells, or slightly off, for an unfavourable lattice."""
     randomizer = AdditiveRandomizer(span=1000, shape=Fraction(1, people), rate=rate, granularity=16)
     half = randomizer.half_width(people, 0.95, people) / 16
     law = Polya(Fraction(1), rate).law(-60.0)
@@ -93,7 +98,11 @@ def test_the_worst_data_set_is_covered_and_hardly_more(people: int, rate: float)
         ]
         chances = np.exp(log_chances)
         likely = chances > 1e-12
-        coverage.append(1.0 - missed(law, (counts - people * share)[likely], chances[likely], half) - float(np.sum(chances[~likely])))
+        coverage.append(
+            1.0
+            - missed(law, (counts - people * share)[likely], chances[likely], half)
+            - float(np.sum(chances[~likely]))
+        )
     assert 0.95 <= min(coverage) <= 0.97
     independent = 1.96 * math.sqrt(0.25 * people + law.variance())
     assert half <= 1.06 * independent + 2.0
@@ -101,10 +110,15 @@ def test_the_worst_data_set_is_covered_and_hardly_more(people: int, rate: float)
 
 @pytest.mark.slow
 def test_a_mean_of_reals_is_covered_nineteen_times_in_twenty() -> None:
-    query, target = ms.Mean(ms.Interval(0.0, 1.0)), ms.Target(1.0, 1e-6, 0.25)
-    plan = ms.plan(query, target, users=400, granularity=0.25, protocols=["polya-shuffle"], encoding="modular")
+    query = ms.Mean(ms.Interval(0.0, 1.0))
+    target = ms.Target(1.0, 1e-6, 0.25)
+    plan = ms.plan(
+        query, target, users=400, granularity=0.25, protocols=["polya-shuffle"], encoding="modular"
+    )
     values = np.full(400, 0.125)
-    inside, runs, widths = 0, 300, []
+    inside = 0
+    runs = 300
+    widths = []
     for _ in range(runs):
         low, high = plan.run(values).interval()
         inside += low <= 0.125 <= high

@@ -1,4 +1,4 @@
-"""Exact samplers against closed forms; every chi-squared test is shown to notice a law that is slightly wrong."""
+"""Exact samplers against closed forms; every chi-squared test detects a slightly wrong law."""
 
 from __future__ import annotations
 
@@ -15,12 +15,13 @@ from scipy.special import erf
 from tests.oracles.goodness_of_fit import TOO_UNLIKELY, p_value, symmetric_p_value
 from tests.oracles.negative_binomial import sample_negative_binomial
 from tests.oracles.polya_mpmath import negative_binomial_masses, polya_masses
+from tests.tables import check_all
 
 from metricshuffle.errors import InputError, NotCertified
 from metricshuffle.noise import _sampling_kernels as kernels
 from metricshuffle.noise import samplers
 from metricshuffle.noise.polya import Polya
-from metricshuffle.noise.samplers import (  # fmt: skip
+from metricshuffle.noise.samplers import (
     rational_rate,
     sample_discrete_laplace,
     sample_geometric,
@@ -29,7 +30,8 @@ from metricshuffle.noise.samplers import (  # fmt: skip
 )
 from metricshuffle.randomness import Randomness
 
-TENTH, HALF = rational_rate(0.1), Fraction(1, 2)
+TENTH = rational_rate(0.1)
+HALF = Fraction(1, 2)
 
 
 def laplace_masses(rate: float, radius: int) -> list[float]:
@@ -48,7 +50,7 @@ def test_rational_rate_rounds_down_to_something_that_is_its_own_float(rate: floa
     assert samplers._validate_rate(rational) == rational
 
 
-@pytest.mark.parametrize("rate", [0.0, -1.0, 2.0**-33, 1025.0, math.inf, math.nan])
+@check_all("rate", [0.0, -1.0, 2.0**-33, 1025.0, math.inf, math.nan])
 def test_rates_outside_the_proved_range_are_refused(rate: float) -> None:
     with pytest.raises(InputError, match="rate"):
         rational_rate(rate)
@@ -56,11 +58,23 @@ def test_rates_outside_the_proved_range_are_refused(rate: float) -> None:
 
 def test_parameters_that_are_not_exact_are_refused() -> None:
     stream = Randomness.seeded(0)
-    wrong_rates: list[Any] = [0.1, Fraction(2**31 + 1, 2**31), Fraction(1, 2**63), Fraction(1, 2**33), Fraction(1025)]
+    wrong_rates: list[Any] = [
+        0.1,
+        Fraction(2**31 + 1, 2**31),
+        Fraction(1, 2**63),
+        Fraction(1, 2**33),
+        Fraction(1025),
+    ]
     for rate in wrong_rates:
         with pytest.raises(InputError, match="rate"):
             sample_discrete_laplace(rate, 1, stream)
-    wrong_shapes: list[Any] = [0.001, Fraction(0), Fraction(-1), Fraction(1, 2**63), Fraction(2**21)]
+    wrong_shapes: list[Any] = [
+        0.001,
+        Fraction(0),
+        Fraction(-1),
+        Fraction(1, 2**63),
+        Fraction(2**21),
+    ]
     for shape in wrong_shapes:
         with pytest.raises(InputError, match="shape"):
             sample_polya(shape, TENTH, 1, stream)
@@ -68,9 +82,12 @@ def test_parameters_that_are_not_exact_are_refused() -> None:
         sample_polya(HALF, TENTH, -1, stream)
 
 
-@pytest.mark.parametrize(("above", "under"), [(1, 3), (1, 1), (2**61 + 1, 2**62), (1, 1000)])
+@check_all(("above", "under"), [(1, 3), (1, 1), (2**61 + 1, 2**62), (1, 1000)])
 def test_exponential_coins(above: int, under: int) -> None:
-    words, position, heads, tosses = Randomness.seeded("coin").words(200_000), 0, [], 20_000
+    words = Randomness.seeded("coin").words(200_000)
+    position = 0
+    heads = []
+    tosses = 20_000
     for _ in range(tosses):
         head, position = kernels.exp_bernoulli(words, position, np.uint64(above), np.uint64(under))
         assert position >= 0
@@ -80,16 +97,20 @@ def test_exponential_coins(above: int, under: int) -> None:
 
 
 def test_a_certain_coin_reads_no_more_than_it_needs() -> None:
-    assert kernels.exp_bernoulli(np.full(1, 5, dtype=np.uint64), 0, np.uint64(0), np.uint64(7)) == (True, 1)
+    assert kernels.exp_bernoulli(np.full(1, 5, dtype=np.uint64), 0, np.uint64(0), np.uint64(7)) == (
+        True,
+        1,
+    )
 
 
-@pytest.mark.parametrize("rate", [TENTH, Fraction(1), Fraction(3, 7), Fraction(5, 2)])
+@check_all("rate", [TENTH, Fraction(1), Fraction(3, 7), Fraction(5, 2)])
 def test_geometric_law(rate: Fraction) -> None:
-    draws, ratio = sample_geometric(rate, 300_000, Randomness.seeded("geometric")), math.exp(-rate)
+    draws = sample_geometric(rate, 300_000, Randomness.seeded("geometric"))
+    ratio = math.exp(-rate)
     assert p_value(draws, [(1 - ratio) * ratio**k for k in range(200)]) > TOO_UNLIKELY
 
 
-@pytest.mark.parametrize("rate", [TENTH, Fraction(1, 10), Fraction(1), Fraction(5, 2)])
+@check_all("rate", [TENTH, Fraction(1, 10), Fraction(1), Fraction(5, 2)])
 def test_discrete_laplace_law_and_a_rate_two_percent_off_is_noticed(rate: Fraction) -> None:
     draws = sample_discrete_laplace(rate, 600_000, Randomness.seeded("laplace"))
     assert symmetric_p_value(draws, laplace_masses(float(rate), 200)) > TOO_UNLIKELY
@@ -104,42 +125,60 @@ def test_discrete_laplace_at_a_tiny_rate_is_laplace() -> None:
     cells = np.searchsorted(edges, -np.expm1(-np.abs(draws) * float(rate)))
     assert p_value(cells, [0.05] * 20) > TOO_UNLIKELY
     assert p_value((draws > 0).astype(np.int64), [0.5, 0.5]) > TOO_UNLIKELY
-    assert p_value(draws & 1, [0.5, 0.5]) > TOO_UNLIKELY  # the low bit is noise too: no float was rounded
+    assert (
+        p_value(draws & 1, [0.5, 0.5]) > TOO_UNLIKELY
+    )  # the low bit is noise too: no float was rounded
 
 
 def test_discrete_laplace_at_the_largest_rate_is_zero() -> None:
     assert not sample_discrete_laplace(samplers.LARGEST_RATE, 10_000, Randomness.seeded(1)).any()
 
 
-@pytest.mark.parametrize("shape", [HALF, Fraction(2, 3), Fraction(1, 50), Fraction(7, 3), Fraction(3)])
+@check_all("shape", [HALF, Fraction(2, 3), Fraction(1, 50), Fraction(7, 3), Fraction(3)])
 def test_negative_binomial_law(shape: Fraction) -> None:
     draws = sample_negative_binomial(shape, TENTH, 200_000, Randomness.seeded("binomial"))
     assert p_value(draws, negative_binomial_masses(shape, TENTH, 200)) > TOO_UNLIKELY
 
 
-@pytest.mark.parametrize(("shape", "rate"), [(Fraction(1, 3), TENTH), (HALF, Fraction(1)), (Fraction(1), TENTH), (Fraction(9, 4), HALF)])
+@check_all(
+    ("shape", "rate"),
+    [(Fraction(1, 3), TENTH), (HALF, Fraction(1)), (Fraction(1), TENTH), (Fraction(9, 4), HALF)],
+)
 def test_polya_law_and_a_rate_two_percent_off_is_noticed(shape: Fraction, rate: Fraction) -> None:
     draws = sample_polya(shape, rate, 700_000, Randomness.seeded("polya"))
     assert symmetric_p_value(draws, polya_masses(shape, rate, 120)) > TOO_UNLIKELY
-    assert symmetric_p_value(draws, polya_masses(shape, rate * Fraction(102, 100), 120)) < TOO_UNLIKELY
-    assert symmetric_p_value(draws, polya_masses(shape * Fraction(102, 100), rate, 120)) < TOO_UNLIKELY
+    assert (
+        symmetric_p_value(draws, polya_masses(shape, rate * Fraction(102, 100), 120)) < TOO_UNLIKELY
+    )
+    assert (
+        symmetric_p_value(draws, polya_masses(shape * Fraction(102, 100), rate, 120)) < TOO_UNLIKELY
+    )
 
 
-@pytest.mark.parametrize(("users", "rate"), [(1000, TENTH), (100, Fraction(1, 100))])
+@check_all(("users", "rate"), [(1000, TENTH), (100, Fraction(1, 100))])
 def test_polya_shares_of_many_users(users: int, rate: Fraction) -> None:
     shape = Fraction(1, users)
-    draws = sample_polya(shape, rate, 500_000 if rate == TENTH else 60_000, Randomness.seeded("shares"))
+    draws = sample_polya(
+        shape, rate, 500_000 if rate == TENTH else 60_000, Randomness.seeded("shares")
+    )
     assert symmetric_p_value(draws, polya_masses(shape, rate, 60)) > TOO_UNLIKELY
-    assert symmetric_p_value(draws, polya_masses(shape * Fraction(125, 100), rate, 60)) < TOO_UNLIKELY
+    assert (
+        symmetric_p_value(draws, polya_masses(shape * Fraction(125, 100), rate, 60)) < TOO_UNLIKELY
+    )
 
 
 def test_shares_of_all_users_add_up_to_discrete_laplace() -> None:
-    shares = sample_polya(Fraction(1, 20), HALF, 20 * 60_000, Randomness.seeded("sum")).reshape(20, -1)
+    shares = sample_polya(Fraction(1, 20), HALF, 20 * 60_000, Randomness.seeded("sum")).reshape(
+        20, -1
+    )
     assert symmetric_p_value(shares.sum(axis=0), laplace_masses(0.5, 60)) > TOO_UNLIKELY
 
 
 def tabulated_masses(shape: Fraction, rate: Fraction) -> Any:
-    """P(Z = z) for z = 0, 1, ... to where e^-30 is left: the certified law (it has tests of its own); sums of products take minutes."""
+    """P(Z = z) from the certified law, up to a tail of e^-30.
+
+    The law has its own tests; sums of products take minutes.
+    """
     return np.exp(Polya(shape, float(rate)).law(-30.0).log_mass)
 
 
@@ -147,8 +186,8 @@ SHAPES = [HALF, Fraction(1, 3), Fraction(9, 10), Fraction(1, 100)]
 RATES = [rational_rate(1e-3), rational_rate(0.03), TENTH, Fraction(1), Fraction(5)]
 
 
-@pytest.mark.parametrize("rate", RATES, ids=float)
-@pytest.mark.parametrize("shape", SHAPES, ids=str)
+@check_all("rate", RATES)
+@check_all("shape", SHAPES)
 def test_polya_law_from_tiny_to_large_rates(shape: Fraction, rate: Fraction) -> None:
     """Every value up to 60, and the mass beyond; where the law is wide, also in 20 wide cells."""
     draws = sample_polya_rows(shape, [rate] * 10, 20_000, Randomness.seeded("wide")).ravel()
@@ -160,15 +199,21 @@ def test_polya_law_from_tiny_to_large_rates(shape: Fraction, rate: Fraction) -> 
         assert p_value((np.abs(draws) - 1) // width + 1, [masses[0], *wide]) > TOO_UNLIKELY
 
 
-@pytest.mark.parametrize("rate", RATES, ids=float)
+@check_all("rate", RATES)
 def test_shares_of_a_hundred_thousand_people(rate: Fraction) -> None:
-    """How many of 3e7 shares are not 0, to five sigma; their signs; and their sizes by powers of 2."""
-    shape, many = Fraction(1, 10**5), 30_000_000
+    """Number of nonzero shares among 3e7 to five sigma; their signs, and sizes by powers of 2."""
+    shape = Fraction(1, 10**5)
+    many = 30_000_000
     draws = sample_polya_rows(shape, [rate] * 300, many // 300, Randomness.seeded("crowd"))
-    others, masses = draws[draws != 0], tabulated_masses(shape, rate)
-    expected = -many * math.expm1(2 * float(shape) * math.log(-math.expm1(-rate)))  # 1 - (1-p)^(2/h), but for equal jumps on both sides
+    others = draws[draws != 0]
+    masses = tabulated_masses(shape, rate)
+    expected = -many * math.expm1(
+        2 * float(shape) * math.log(-math.expm1(-rate))
+    )  # 1 - (1-p)^(2/h), but for equal jumps on both sides
     assert abs(others.size - expected) < 5 * math.sqrt(expected)
-    assert rate >= 5 or abs(others.size - 1.5 * expected) > 5 * math.sqrt(expected)  # a wrong chance would be seen
+    assert rate >= 5 or abs(others.size - 1.5 * expected) > 5 * math.sqrt(
+        expected
+    )  # a wrong chance would be seen
     assert abs(int(np.sum(others > 0)) - others.size / 2) < 5 * math.sqrt(others.size / 4)
     if rate < 5:
         powers = [2**i for i in range(20) if 2**i < masses.size]
@@ -178,12 +223,19 @@ def test_shares_of_a_hundred_thousand_people(rate: Fraction) -> None:
 
 
 def test_a_million_times_smaller_rate_takes_no_longer_and_has_the_right_law() -> None:
-    """NB(1/2) at rate 1e-6 is 1e6 times a Gamma(1/2) variable, which is half the square of a normal one (but for P(0) = 1e-3)."""
-    draws = sample_negative_binomial(HALF, rational_rate(1e-6), 20_000, Randomness.seeded("small rate"))
+    """NB(1/2) at rate 1e-6 is 1e6 times Gamma(1/2), half the square of a normal variable.
+
+    But for P(0) = 1e-3.
+    """
+    draws = sample_negative_binomial(
+        HALF, rational_rate(1e-6), 20_000, Randomness.seeded("small rate")
+    )
     chances = np.linspace(0.05, 0.95, 19)
     cells = np.searchsorted(chances, erf(np.sqrt(draws * 1e-6)))
     assert p_value(cells, [0.05] * 20) > TOO_UNLIKELY
-    assert p_value(np.searchsorted(chances, erf(np.sqrt(draws * 1.1e-6))), [0.05] * 20) < TOO_UNLIKELY
+    assert (
+        p_value(np.searchsorted(chances, erf(np.sqrt(draws * 1.1e-6))), [0.05] * 20) < TOO_UNLIKELY
+    )
 
 
 def test_rows_have_a_rate_for_each_column() -> None:
@@ -195,9 +247,14 @@ def test_rows_have_a_rate_for_each_column() -> None:
         assert symmetric_p_value(draws[:, column], polya_masses(HALF, rate, 120)) > TOO_UNLIKELY
         for other in range(column):  # independent of each other, and not one a copy of the other
             assert abs(np.corrcoef(draws[:, column], draws[:, other])[0, 1]) < 5 / math.sqrt(60_000)
-    whole = sample_polya_rows(Fraction(9, 4), [HALF, Fraction(1), HALF], 60_000, Randomness.seeded("whole columns"))
+    whole = sample_polya_rows(
+        Fraction(9, 4), [HALF, Fraction(1), HALF], 60_000, Randomness.seeded("whole columns")
+    )
     for column, rate in enumerate([HALF, Fraction(1), HALF]):
-        assert symmetric_p_value(whole[:, column], polya_masses(Fraction(9, 4), rate, 120)) > TOO_UNLIKELY
+        assert (
+            symmetric_p_value(whole[:, column], polya_masses(Fraction(9, 4), rate, 120))
+            > TOO_UNLIKELY
+        )
 
 
 def test_rows_of_nothing_and_what_is_refused() -> None:
@@ -229,16 +286,28 @@ def _laplace(randomness: Randomness, buffer_words: int) -> Any:
 def _share(users: int, rate: Fraction) -> Callable[[Randomness, int], Any]:
     def draw(randomness: Randomness, buffer_words: int) -> Any:
         out = np.zeros((1500, 3), dtype=np.int64)
-        samplers._add_jumps(out, np.array([2, 0]), Fraction(1, users), rate, 2, randomness, buffer_words=buffer_words)
+        samplers._add_jumps(
+            out,
+            np.array([2, 0]),
+            Fraction(1, users),
+            rate,
+            2,
+            randomness,
+            buffer_words=buffer_words,
+        )
         assert not out[:, 1].any()
         return out
 
     return draw
 
 
-@pytest.mark.parametrize("draw", [_laplace, _share(3, Fraction(1, 30)), _share(100, Fraction(1, 1000)), _share(2, Fraction(3))])
+@check_all(
+    "draw",
+    [_laplace, _share(3, Fraction(1, 30)), _share(100, Fraction(1, 1000)), _share(2, Fraction(3))],
+)
 def test_draws_are_a_function_of_the_stream_whatever_the_buffer(draw: Any) -> None:
-    # This is what makes refilling unbiased: with one word at a time nearly every step is interrupted.
+    # This is what makes refilling unbiased: with one word at a time nearly every step is
+    # interrupted.
     reference = draw(Randomness.seeded("dry"), 2**19)
     assert np.count_nonzero(reference) > 20
     for buffer_words in (1, 2, 13, 100, 8192):
@@ -254,12 +323,14 @@ def test_a_broken_source_is_an_error_not_a_draw() -> None:
         sample_discrete_laplace(TENTH, 1, Stuck.seeded(0))
 
 
-def test_edges() -> None:
+def test_no_draws_and_the_smallest_and_largest_shapes() -> None:
     stream = Randomness.seeded("edges")
     for shape in (Fraction(1, 3), Fraction(1), Fraction(5, 2)):
         assert sample_polya(shape, TENTH, 0, stream).shape == (0,)
     assert sample_discrete_laplace(TENTH, 0, stream).dtype == np.int64
-    assert np.count_nonzero(sample_polya(Fraction(1, 10**9), TENTH, 20_000, stream)) <= 1  # expected 1e-4
+    assert (
+        np.count_nonzero(sample_polya(Fraction(1, 10**9), TENTH, 20_000, stream)) <= 1
+    )  # expected 1e-4
     many = sample_polya(Fraction(10**9 - 1, 10**9), TENTH, 200_000, stream)
     assert symmetric_p_value(many, laplace_masses(float(TENTH), 200)) > TOO_UNLIKELY
     large = sample_polya(Fraction(5000), Fraction(1), 200, stream)

@@ -15,6 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.oracles.goodness_of_fit import TOO_UNLIKELY, symmetric_p_value
+from tests.tables import check_all
 
 from metricshuffle.errors import InputError
 from metricshuffle.noise import _table_kernels as kernels
@@ -24,16 +25,21 @@ from metricshuffle.randomness import BUFFER_WORDS, Randomness
 RUGGED = DyadicTable.from_masses([0.25, 0.0, 0.25, 0.0, 0.125])
 
 
-@pytest.mark.parametrize(
-    ("rate", "radius", "centre", "edge"), [(1, 15, 8524558334673091618, 2607682175829), (0.5, 29, 4517953604779431018, 2278619340160)]
+@check_all(
+    ("rate", "radius", "centre", "edge"),
+    [(1, 15, 8524558334673091618, 2607682175829), (0.5, 29, 4517953604779431018, 2278619340160)],
 )
 def test_bounded_geometric_golden_weights(rate: float, radius: int, centre: int, edge: int) -> None:
     table = DyadicTable.bounded_geometric(rate, radius)
     assert (table.weights[0], table.weights[-1]) == (centre, edge)
 
 
-@pytest.mark.parametrize(("rate", "radius"), [(0.1, 160), (Fraction(1, 3), 200), (2.5, 40), (1e-9, 30), (700.0, 3)])
-def test_every_bounded_geometric_weight_against_eighty_digits(rate: float | Fraction, radius: int) -> None:
+@check_all(
+    ("rate", "radius"), [(0.1, 160), (Fraction(1, 3), 200), (2.5, 40), (1e-9, 30), (700.0, 3)]
+)
+def test_every_bounded_geometric_weight_against_eighty_digits(
+    rate: float | Fraction, radius: int
+) -> None:
     with mpmath.workdps(80):
         exact = Fraction(rate)
         p = mpmath.exp(-mpmath.mpf(exact.numerator) / exact.denominator)
@@ -60,21 +66,32 @@ def test_from_masses_floors_exactly_and_gives_the_centre_the_rest() -> None:
     assert DyadicTable.from_masses([1.0]).weights == (TOTAL_WEIGHT,)
 
 
-@pytest.mark.parametrize("masses", [[], [0.5, 0.3], [0.5, math.nan], [1.5, -0.25], [0.0, 0.5], [math.inf]])
+@check_all("masses", [[], [0.5, 0.3], [0.5, math.nan], [1.5, -0.25], [0.0, 0.5], [math.inf]])
 def test_masses_that_are_not_a_law_are_refused(masses: list[float]) -> None:
     with pytest.raises(InputError):
         DyadicTable.from_masses(masses)
 
 
-@pytest.mark.parametrize(
-    "weights", [(), (TOTAL_WEIGHT - 1,), (TOTAL_WEIGHT, 0), (TOTAL_WEIGHT - 2, 1.0), (TOTAL_WEIGHT + 2, -1), (TOTAL_WEIGHT - 1, 1)]
+@check_all(
+    "weights",
+    [
+        (),
+        (TOTAL_WEIGHT - 1,),
+        (TOTAL_WEIGHT, 0),
+        (TOTAL_WEIGHT - 2, 1.0),
+        (TOTAL_WEIGHT + 2, -1),
+        (TOTAL_WEIGHT - 1, 1),
+    ],
 )
 def test_weights_that_are_not_a_table_are_refused(weights: Any) -> None:
     with pytest.raises(InputError):
         DyadicTable(weights)
 
 
-@pytest.mark.parametrize(("rate", "radius"), [(0, 3), (-1.0, 3), (math.nan, 3), (math.inf, 3), (1.0, -1), (1.0, 2**20 + 1), (1.0, True)])
+@check_all(
+    ("rate", "radius"),
+    [(0, 3), (-1.0, 3), (math.nan, 3), (math.inf, 3), (1.0, -1), (1.0, 2**20 + 1), (1.0, True)],
+)
 def test_bounded_geometric_refuses_nonsense(rate: float, radius: int) -> None:
     with pytest.raises(InputError):
         DyadicTable.bounded_geometric(rate, radius)
@@ -84,13 +101,21 @@ def test_moments() -> None:
     table = DyadicTable.bounded_geometric(0.5, 29)
     values = range(-29, 30)
     assert math.fsum(table.probability(z) for z in values) == pytest.approx(1.0, rel=1e-15)
-    assert table.variance == pytest.approx(math.fsum(z * z * table.probability(z) for z in values), rel=1e-14)
+    assert table.variance == pytest.approx(
+        math.fsum(z * z * table.probability(z) for z in values), rel=1e-14
+    )
     assert table.probability(3) == table.probability(-3) == table.weights[3] / TOTAL_WEIGHT
     assert table.probability(30) == 0.0
 
 
-@pytest.mark.parametrize(
-    "table", [DyadicTable.bounded_geometric(1, 15), DyadicTable.bounded_geometric(0.01, 700), RUGGED, DyadicTable((TOTAL_WEIGHT,))]
+@check_all(
+    "table",
+    [
+        DyadicTable.bounded_geometric(1, 15),
+        DyadicTable.bounded_geometric(0.01, 700),
+        RUGGED,
+        DyadicTable((TOTAL_WEIGHT,)),
+    ],
 )
 def test_look_up_is_right_on_both_sides_of_every_threshold(table: DyadicTable) -> None:
     signed = [table.weights[abs(z)] for z in range(-table.radius, table.radius + 1)]
@@ -106,22 +131,31 @@ def test_look_up_is_right_on_both_sides_of_every_threshold(table: DyadicTable) -
     assert out.tolist() == expected
 
 
-@pytest.mark.parametrize("table", [DyadicTable.bounded_geometric(0.1, 160), DyadicTable.bounded_geometric(1, 15), RUGGED])
+@check_all(
+    "table", [DyadicTable.bounded_geometric(0.1, 160), DyadicTable.bounded_geometric(1, 15), RUGGED]
+)
 def test_draws_follow_the_weights_and_a_rate_two_percent_off_is_noticed(table: DyadicTable) -> None:
     draws = table.draw(1_000_000, Randomness.seeded("table"))
-    assert symmetric_p_value(draws, [weight / TOTAL_WEIGHT for weight in table.weights]) > TOO_UNLIKELY
+    assert (
+        symmetric_p_value(draws, [weight / TOTAL_WEIGHT for weight in table.weights]) > TOO_UNLIKELY
+    )
     if table is not RUGGED:
         rate = -math.log(table.weights[5] / table.weights[4])
         wrong = DyadicTable.bounded_geometric(1.02 * rate, table.radius)
-        assert symmetric_p_value(draws, [weight / TOTAL_WEIGHT for weight in wrong.weights]) < TOO_UNLIKELY
+        assert (
+            symmetric_p_value(draws, [weight / TOTAL_WEIGHT for weight in wrong.weights])
+            < TOO_UNLIKELY
+        )
 
 
-@pytest.mark.parametrize("count", [0, 1, 100, BUFFER_WORDS, 3 * BUFFER_WORDS + 17])
+@check_all("count", [0, 1, 100, BUFFER_WORDS, 3 * BUFFER_WORDS + 17])
 def test_every_way_of_drawing_gives_the_same_draws(count: int) -> None:
     table = DyadicTable.bounded_geometric(0.5, 29)
     draws = table.draw(count, Randomness.seeded(count))
     assert draws.dtype == np.int64
-    np.testing.assert_array_equal(table.draw(count, Randomness.seeded(count), constant_time=True), draws)
+    np.testing.assert_array_equal(
+        table.draw(count, Randomness.seeded(count), constant_time=True), draws
+    )
     small = np.full(count, 99, dtype=np.int32)
     table.draw_into(small, Randomness.seeded(count))
     np.testing.assert_array_equal(small, draws)
@@ -154,8 +188,17 @@ def test_json_both_ways() -> None:
         assert all(isinstance(weight, str) for weight in table.to_dict()["weights"])
 
 
-@pytest.mark.parametrize(
-    "text", ["", "[]", "{}", '{"weights": [18446744073709551616]}', '{"weights": ["1e3"]}', '{"weights": ["5"]}', '{"weights": [], "x": 1}']
+@check_all(
+    "text",
+    [
+        "",
+        "[]",
+        "{}",
+        '{"weights": [18446744073709551616]}',
+        '{"weights": ["1e3"]}',
+        '{"weights": ["5"]}',
+        '{"weights": [], "x": 1}',
+    ],
 )
 def test_damaged_json_is_refused(text: str) -> None:
     with pytest.raises(InputError):

@@ -1,4 +1,4 @@
-"""Work in several threads: everything once, in order, really at once, and what fails is told."""
+"""Work in several threads: once, in order, in parallel, with errors reported."""
 
 import threading
 
@@ -9,7 +9,9 @@ from metricshuffle.numerics.threads import MAX_PARTS, run_in_parts, start_in_thr
 
 @pytest.mark.parametrize("many", [0, 1, 2, 3, 7, 100])
 @pytest.mark.parametrize("cores", [1, 2, 3, 64])
-def test_parts_are_consecutive_and_cover_everything_once(many: int, cores: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_parts_are_consecutive_and_cover_everything_once(
+    many: int, cores: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("metricshuffle.numerics.threads.usable_cores", lambda: cores)
     found = run_in_parts(lambda start, stop: list(range(start, stop)), many)
     assert [place for part in found for place in part] == list(range(many))
@@ -36,7 +38,8 @@ def test_a_part_that_fails_is_told(where: int, monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_what_goes_on_aside_is_waited_for_and_leaves_no_thread() -> None:
-    go_on, before = threading.Event(), threading.active_count()
+    go_on = threading.Event()
+    before = threading.active_count()
     begun = start_in_thread(lambda: go_on.wait(20.0))
     go_on.set()  # (it could not have ended before)
     assert begun() is True

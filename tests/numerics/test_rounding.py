@@ -1,4 +1,4 @@
-"""Stepping aside by a few roundings covers what they lost."""
+"""Steps of a few units cover the rounding error."""
 
 from __future__ import annotations
 
@@ -19,15 +19,21 @@ def test_the_unit_is_half_of_what_separates_1_from_the_next_float() -> None:
 
 @settings(deadline=None, max_examples=300)
 @given(st.lists(POSITIVE, min_size=2, max_size=40), st.sampled_from("+*/"))
-def test_a_chain_of_operations_is_covered_by_two_more_roundings(numbers: list[float], operation: str) -> None:
-    value, truth = numbers[0], Fraction(numbers[0])
+def test_a_chain_of_operations_is_covered_by_two_more_roundings(
+    numbers: list[float], operation: str
+) -> None:
+    value = numbers[0]
+    truth = Fraction(numbers[0])
     for number in numbers[1:]:
         if operation == "+":
-            value, truth = value + number, truth + Fraction(number)
+            value = value + number
+            truth = truth + Fraction(number)
         elif operation == "*":
-            value, truth = value * number, truth * Fraction(number)
+            value = value * number
+            truth = truth * Fraction(number)
         else:
-            value, truth = value / number, truth / Fraction(number)
+            value = value / number
+            truth = truth / Fraction(number)
     roundings = len(numbers) - 1 + 2
     roundings += roundings % 2
     assert Fraction(round_down(value, roundings)) <= truth <= Fraction(round_up(value, roundings))

@@ -1,4 +1,4 @@
-"""Searches return only what was certified, and look where they say."""
+"""Searches return only certified values and evaluate where they say."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from collections.abc import Callable
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.tables import check_all
 
 from metricshuffle.numerics.certified_search import (
     Bracket,
@@ -53,8 +54,12 @@ def test_halving_ends_where_floats_do() -> None:
 
 @given(st.integers(-(10**15), 10**15), st.integers(0, 10**15), st.integers(0, 10**15))
 def test_whole_numbers_on_both_sides(edge: int, before: int, after: int) -> None:
-    assert last_certified_integer(lambda value: value >= edge, edge - 1 - before, edge + after) == edge
-    assert last_certified_integer(lambda value: value <= edge, edge + 1 + after, edge - before) == edge
+    assert (
+        last_certified_integer(lambda value: value >= edge, edge - 1 - before, edge + after) == edge
+    )
+    assert (
+        last_certified_integer(lambda value: value <= edge, edge + 1 + after, edge - before) == edge
+    )
 
 
 def test_whole_numbers_that_are_neighbours_are_not_looked_at() -> None:
@@ -65,7 +70,9 @@ def test_the_first_that_passes_is_bracketed_by_the_one_before() -> None:
     asked = Asked(lambda value: value >= 5.0)
     assert first_certified(asked, 1.0, math.inf, step=1.0, failing=0.0) == Bracket(4.0, 8.0)
     assert asked.values == [1.0, 2.0, 4.0, 8.0]
-    assert first_certified(lambda value: value <= 5.0, 32.0, 0.0, step=-0.5, failing=64.0) == Bracket(8.0, 4.0)
+    assert first_certified(
+        lambda value: value <= 5.0, 32.0, 0.0, step=-0.5, failing=64.0
+    ) == Bracket(8.0, 4.0)
     assert first_certified(lambda value: True, 3.0, 4.0, step=1.0, failing=0.0) == Bracket(0.0, 3.0)
 
 
@@ -74,7 +81,9 @@ def test_the_limit_of_a_first_walk_is_not_looked_at() -> None:
     assert first_certified(asked, 1.0, 5.0, step=1.0, failing=0.0) == Bracket(4.0, 5.0)
     assert asked.values == [1.0, 2.0, 4.0]
     assert first_certified(asked, 32.0, 10.0, step=-0.5, failing=64.0) == Bracket(16.0, 10.0)
-    assert first_certified(asked, 7.0, 5.0, step=1.0, failing=0.0) == Bracket(0.0, 5.0)  # a start beyond it
+    assert first_certified(asked, 7.0, 5.0, step=1.0, failing=0.0) == Bracket(
+        0.0, 5.0
+    )  # a start beyond it
     assert first_certified(asked, math.nan, 5.0, step=1.0, failing=0.0) == Bracket(0.0, 5.0)
     assert first_certified(asked, 0.0, 1.0, step=1.0, failing=0.0, least=0.25) == Bracket(0.75, 1.0)
 
@@ -92,19 +101,23 @@ def test_the_farthest_that_passes() -> None:
     asked = Asked(lambda value: value <= 5.0)
     assert farthest_certified(asked, 1.0, math.inf, step=1.0) == Bracket(8.0, 4.0)
     assert asked.values == [2.0, 4.0, 8.0]
-    assert farthest_certified(lambda value: value >= 5.0, 32.0, 0.0, step=-0.75) == Bracket(2.0, 8.0)
+    assert farthest_certified(lambda value: value >= 5.0, 32.0, 0.0, step=-0.75) == Bracket(
+        2.0, 8.0
+    )
 
 
-@pytest.mark.parametrize(("passes", "expected"), [(True, Bracket(5.0, 5.0)), (False, Bracket(5.0, 4.0))])
-def test_the_limit_of_a_farthest_walk_is_the_last_that_is_looked_at(passes: bool, expected: Bracket) -> None:
+@check_all(("passes", "expected"), [(True, Bracket(5.0, 5.0)), (False, Bracket(5.0, 4.0))])
+def test_the_limit_of_a_farthest_walk_is_the_last_that_is_looked_at(
+    passes: bool, expected: Bracket
+) -> None:
     asked = Asked(lambda value: value < 5.0 or passes)
     assert farthest_certified(asked, 1.0, 5.0, step=1.0) == expected
     assert asked.values == [2.0, 4.0, 5.0]
     assert farthest_certified(asked, 5.0, 5.0, step=1.0) == Bracket(5.0, 5.0)
 
 
-@pytest.mark.parametrize("count", [0, 1, 2, 3, 7, 40])
-@pytest.mark.parametrize("widest", [1, 3, 50])
+@check_all("count", [0, 1, 2, 3, 7, 40])
+@check_all("widest", [1, 3, 50])
 def test_every_place_is_in_a_block_that_passed(count: int, widest: int) -> None:
     """Whatever passes; and a single place that fails is never missed."""
     seen: set[int] = set()

@@ -1,4 +1,4 @@
-"""The earth mover's distance in fractions, by successive cheapest paths: for a handful of points."""
+"""Earth mover's distance in fractions, by successive cheapest paths, for a few points."""
 
 from __future__ import annotations
 
@@ -9,9 +9,11 @@ Table = Sequence[Sequence[Fraction]]
 
 
 def exact_earth_mover(costs: Table, a: Sequence[float], b: Sequence[float]) -> Fraction:
-    """The least cost of turning a into b, each divided by its total, for doubles exactly as they are."""
+    """Least cost of turning a into b, each divided by its total, with doubles taken exactly."""
     points = range(len(costs))
-    given, wanted = ([Fraction(weight) / sum(map(Fraction, weights)) for weight in weights] for weights in (a, b))
+    given, wanted = (
+        [Fraction(weight) / sum(map(Fraction, weights)) for weight in weights] for weights in (a, b)
+    )
     flow: dict[tuple[int, int], Fraction] = {}
     while any(given):
         way, before = _cheapest(costs, given, flow)
@@ -31,8 +33,10 @@ def exact_earth_mover(costs: Table, a: Sequence[float], b: Sequence[float]) -> F
     return sum((amount * costs[i][j] for (i, j), amount in flow.items()), Fraction(0))
 
 
-def _cheapest(costs: Table, given: list[Fraction], flow: dict[tuple[int, int], Fraction]) -> tuple[dict[int, Fraction], dict[int, int]]:
-    """Bellman-Ford from every point that has something left: points moved from are 0.., points moved to follow them."""
+def _cheapest(
+    costs: Table, given: list[Fraction], flow: dict[tuple[int, int], Fraction]
+) -> tuple[dict[int, Fraction], dict[int, int]]:
+    """Bellman-Ford from every point with mass left: sources are 0.., targets follow them."""
     size = len(costs)
     way = {i: Fraction(0) for i in range(size) if given[i] > 0}
     before: dict[int, int] = {}

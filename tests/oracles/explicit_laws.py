@@ -20,7 +20,8 @@ def response(options: int, epsilon: float) -> Floats:
 
 def geometric(size: int, epsilon: float) -> Floats:
     """Two-sided geometric noise on 0..size-1, clamped; epsilon across the whole line."""
-    q, x = math.exp(-epsilon / (size - 1)), np.arange(size)
+    q = math.exp(-epsilon / (size - 1))
+    x = np.arange(size)
     rows = (1.0 - q) / (1.0 + q) * q ** np.abs(x[:, None] - x)
     rows[:, 0], rows[:, -1] = q**x / (1.0 + q), q ** (size - 1 - x) / (1.0 + q)
     return np.asarray(rows)
@@ -49,4 +50,9 @@ def rappor(bits: int, epsilon: float) -> Floats:
     """One-hot bits, each kept with probability e^(epsilon/2)/(1 + e^(epsilon/2))."""
     reports = (np.arange(2**bits)[:, None] >> np.arange(bits)) & 1
     keep = 1.0 / (1.0 + math.exp(-epsilon / 2.0))
-    return np.array([np.where(reports == (np.arange(bits) == x), keep, 1.0 - keep).prod(axis=1) for x in range(bits)])
+    return np.array(
+        [
+            np.where(reports == (np.arange(bits) == x), keep, 1.0 - keep).prod(axis=1)
+            for x in range(bits)
+        ]
+    )

@@ -1,4 +1,4 @@
-"""What `LargeMoves` says of one move."""
+"""Divergence of one move by `LargeMoves`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The exact law of a sum: integer weights, packed into one big integer (Kronecker), raised to a power."""
+"""Exact law of a sum: integer weights packed into one big integer (Kronecker) and powered."""
 
 from __future__ import annotations
 
@@ -25,7 +25,12 @@ def log_masses(weights: Sequence[int], copies: int) -> NDArray[np.float64]:
     """log of the law, correct to double precision (-inf where it is zero)."""
     with mpmath.workdps(40):
         total = copies * mpmath.log(sum(weights))
-        return np.array([float(mpmath.log(value) - total) if value else -np.inf for value in powered(weights, copies)])
+        return np.array(
+            [
+                float(mpmath.log(value) - total) if value else -np.inf
+                for value in powered(weights, copies)
+            ]
+        )
 
 
 def dyadic_geometric(rate: Fraction, radius: int) -> list[int]:
@@ -39,5 +44,8 @@ def dyadic_geometric(rate: Fraction, radius: int) -> list[int]:
 
 def hockey_stick(masses: Sequence[int], growth: Fraction, shift: int) -> Fraction:
     """sum_z max(0, f(z) - growth f(z - shift)) from integer masses, exactly."""
-    parts = (mass * growth.denominator - growth.numerator * (masses[z - shift] if z >= shift else 0) for z, mass in enumerate(masses))
+    parts = (
+        mass * growth.denominator - growth.numerator * (masses[z - shift] if z >= shift else 0)
+        for z, mass in enumerate(masses)
+    )
     return Fraction(sum(part for part in parts if part > 0), sum(masses) * growth.denominator)

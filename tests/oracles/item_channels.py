@@ -1,4 +1,4 @@
-"""Item randomizers written out: a matrix and a metric, as the accountant of shuffled items wants them."""
+"""Explicit item randomizers, a matrix and a metric, for the accountant of shuffled items."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Draws of a negative binomial, made of the parts that Polya noise is made of."""
+"""Negative binomial draws, made of the same parts as Polya noise."""
 
 from __future__ import annotations
 
@@ -11,8 +11,13 @@ from metricshuffle.numerics.types import Integers64
 from metricshuffle.randomness import Randomness
 
 
-def sample_negative_binomial(shape: Fraction, rate: Fraction, count: int, randomness: Randomness) -> Integers64:
-    """NB(r, p), r = shape and p = exp(-rate): floor(r) geometrics are added to NB(r - floor(r), p), as generating functions multiply."""
+def sample_negative_binomial(
+    shape: Fraction, rate: Fraction, count: int, randomness: Randomness
+) -> Integers64:
+    """Draw NB(r, p), r = shape and p = exp(-rate).
+
+    floor(r) geometrics are added to NB(r - floor(r), p), as generating functions multiply.
+    """
     whole, rest = divmod(shape, 1)
     total = _row_sums(sample_geometric, rate, int(whole), count, randomness).reshape(count, 1)
     if rest:

@@ -1,4 +1,7 @@
-"""SGDL(b, p) by its definition, from 30-digit masses: f(z) = (1-p)^(2b) sum_k C(b+k-1, k) C(b+k+z-1, k+z) p^(2k+z)."""
+"""SGDL(b, p) by its definition, from 30-digit masses.
+
+f(z) = (1-p)^(2b) sum_k C(b+k-1, k) C(b+k+z-1, k+z) p^(2k+z).
+"""
 
 from __future__ import annotations
 
@@ -20,6 +23,9 @@ def negative_binomial_masses(shape: Fraction, rate: Fraction, largest: int) -> l
 
 
 def polya_masses(shape: Fraction, rate: Fraction, radius: int) -> list[float]:
-    """P(A - B = z) for z = 0..radius, A and B independent NB(shape, e^-rate): sums of positive terms, to about 1e-14 relative."""
+    """P(A - B = z) for z = 0..radius, A and B independent NB(shape, e^-rate).
+
+    Sums of positive terms, to about 1e-14 relative.
+    """
     masses = np.array(negative_binomial_masses(shape, rate, radius + int(40 / rate) + 1))
     return [float(masses[: masses.size - z] @ masses[z:]) for z in range(radius + 1)]

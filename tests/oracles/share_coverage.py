@@ -1,4 +1,4 @@
-"""How often what releases of noisy vectors say of shares is true, over many releases drawn by another sampler.
+"""Coverage of intervals for shares of noisy vectors, over releases by another sampler.
 
 `python -m tests.oracles.share_coverage 200` prints a line for every setting and kind of people.
 """
@@ -28,7 +28,7 @@ KINDS = ("even", "clustered", "spiky")
 
 @dataclass(frozen=True, eq=False)
 class Setting:
-    """A question, its features, and the loss per unit of distance; nine of ten people are honest."""
+    """Query, features, and the loss per unit of distance; nine of ten people are honest."""
 
     name: str
     query: Query
@@ -49,22 +49,36 @@ class Setting:
 
     @cached_property
     def protocol(self) -> NoisyVectors:
-        space, features = self.space, self.features
+        space = self.space
+        features = self.features
         slope = features.slope(space, features.weights(space)) * self.units
         return NoisyVectors(
-            name="noisy-vectors", trusted="aggregator", modulus=2**60, features=features, coordinates=len(features.weights(space)),
-            factor=self.rate / slope, sharers=max(1, 9 * self.people // 10), units=self.units, most_items=self.most_items, floor=self.floor,
-        )  # fmt: skip
+            name="noisy-vectors",
+            trusted="aggregator",
+            modulus=2**60,
+            features=features,
+            coordinates=len(features.weights(space)),
+            factor=self.rate / slope,
+            sharers=max(1, 9 * self.people // 10),
+            units=self.units,
+            most_items=self.most_items,
+            floor=self.floor,
+        )
 
     @cached_property
     def rates(self) -> Floats:
         return self.protocol.rates(self.space)
 
     def held(self, kind: str, generator: np.random.Generator) -> tuple[Integers64, Integers64]:
-        """Everybody's items, and how many each person holds."""
-        size, domain = self.space.domain.size or 0, self.space.domain
+        """Return everyone's items, and the number of items of each person."""
+        size = self.space.domain.size or 0
+        domain = self.space.domain
         items = self.query.items if isinstance(self.query.items, int) else 1
-        sizes = np.full(self.people, items) if self.most_items is None else generator.integers(1, self.most_items + 1, self.people)
+        sizes = (
+            np.full(self.people, items)
+            if self.most_items is None
+            else generator.integers(1, self.most_items + 1, self.people)
+        )
         count = int(sizes.sum())
         if kind == "even":
             return generator.integers(size, size=count), sizes
@@ -74,41 +88,71 @@ class Setting:
             return np.where(np.arange(count) * 2000 < 1100 * count, 23 % size, rest), sizes
         if isinstance(domain, ms.Grid):
             centres = generator.uniform(0.1, 0.9, (4, 2)) * (domain.width, domain.height)
-            places = centres[generator.integers(4, size=count)] + generator.normal(0.0, 1.2, (count, 2))
-            column, row = np.clip(np.floor(places), 0, (domain.width - 1, domain.height - 1)).astype(np.int64).T
+            places = centres[generator.integers(4, size=count)] + generator.normal(
+                0.0, 1.2, (count, 2)
+            )
+            column, row = (
+                np.clip(np.floor(places), 0, (domain.width - 1, domain.height - 1))
+                .astype(np.int64)
+                .T
+            )
             return row * domain.width + column, sizes
         centres = generator.uniform(0.1, 0.9, 4) * size
-        places = centres[generator.integers(4, size=count)] + generator.normal(0.0, 0.02 * size, count)
+        places = centres[generator.integers(4, size=count)] + generator.normal(
+            0.0, 0.02 * size, count
+        )
         return np.clip(np.floor(places), 0, size - 1).astype(np.int64), sizes
 
     def truth(self, held: Integers64, sizes: Integers64) -> Floats:
-        """Everybody's shares, averaged over the people."""
-        return np.bincount(held, np.repeat(1.0 / sizes, sizes), minlength=self.space.domain.size or 0) / len(sizes)
+        """Everyone's shares, averaged over the people."""
+        return np.bincount(
+            held, np.repeat(1.0 / sizes, sizes), minlength=self.space.domain.size or 0
+        ) / len(sizes)
 
     def means(self, held: Integers64, sizes: Integers64, generator: np.random.Generator) -> Floats:
-        """Of one release: values randomized, features added up, and all of the noise at once."""
-        counted, protocol = self.randomized(held, generator), self.protocol
+        """Means of one release: randomized values, summed features, all noise at once."""
+        counted = self.randomized(held, generator)
+        protocol = self.protocol
         if self.most_items is None:
             sums = np.bincount(counted, minlength=self.space.domain.size or 0) @ self.table
         else:
             sums = protocol._features_of(counted, sizes, self.space).sum(axis=0)
-        shape, failing = len(sizes) / protocol.sharers, -np.expm1(-self.rates)
-        noise = generator.negative_binomial(shape, failing) - generator.negative_binomial(shape, failing)
+        shape = len(sizes) / protocol.sharers
+        failing = -np.expm1(-self.rates)
+        noise = generator.negative_binomial(shape, failing) - generator.negative_binomial(
+            shape, failing
+        )
         return np.asarray((sums + noise) / (len(sizes) * self.units), dtype=np.float64)
 
     def randomized(self, held: Integers64, generator: np.random.Generator) -> Integers64:
-        """What is counted for everybody, without a table of laws."""
+        """Randomized value of every person, without a table of laws."""
         floor = self.floor
         if isinstance(floor, BoundedGeometric):
-            return np.asarray(np.clip(held + _geometric(float(floor.exact_rate), len(held), generator), 0, floor.span))
+            return np.asarray(
+                np.clip(
+                    held + _geometric(float(floor.exact_rate), len(held), generator), 0, floor.span
+                )
+            )
         if isinstance(floor, PlanarGeometric):
             across, up = floor.axes
-            column = np.clip(held % floor.width + _geometric(float(across.exact_rate), len(held), generator), 0, floor.width - 1)
-            row = np.clip(held // floor.width + _geometric(float(up.exact_rate), len(held), generator), 0, floor.height - 1)
+            column = np.clip(
+                held % floor.width + _geometric(float(across.exact_rate), len(held), generator),
+                0,
+                floor.width - 1,
+            )
+            row = np.clip(
+                held // floor.width + _geometric(float(up.exact_rate), len(held), generator),
+                0,
+                floor.height - 1,
+            )
             return np.asarray(row * floor.width + column)
         if isinstance(floor, KaryRandomizedResponse):
-            other = floor.rows()[0, 1] * floor.options  # drawn anew from all labels
-            return np.where(generator.random(len(held)) < other, generator.integers(floor.options, size=len(held)), held)
+            other = floor.rows()[0, 1] * floor.options  # redrawn from all labels
+            return np.where(
+                generator.random(len(held)) < other,
+                generator.integers(floor.options, size=len(held)),
+                held,
+            )
         return held
 
 
@@ -118,11 +162,16 @@ def _geometric(rate: float, count: int, generator: np.random.Generator) -> Integ
 
 
 def coverage(setting: Setting, kind: str, runs: int, seed: int = 1) -> dict[str, float]:
-    """How often each statement holds: at occupied points, at the worst of them, and for all points at once."""
+    """Frequency with which each statement holds.
+
+    At occupied points, at the worst of them, and for all points at once.
+    """
     generator = np.random.default_rng(seed)
     held, sizes = setting.held(kind, generator)
     truth = setting.truth(held, sizes)
-    return covered(setting, truth, np.stack([setting.means(held, sizes, generator) for _ in range(runs)]))
+    return covered(
+        setting, truth, np.stack([setting.means(held, sizes, generator) for _ in range(runs)])
+    )
 
 
 def covered(setting: Setting, truth: Floats, means: Floats) -> dict[str, float]:
@@ -131,16 +180,38 @@ def covered(setting: Setting, truth: Floats, means: Floats) -> dict[str, float]:
 
     def note(name: str, hold: Any, together: Any) -> None:
         occupied = hold[:, truth > 0.0].mean(axis=0)
-        found.update({name: float(occupied.mean()), f"{name}, worst": float(occupied.min()), f"{name}, all": float(together.all(1).mean())})
+        found.update(
+            {
+                name: float(occupied.mean()),
+                f"{name}, worst": float(occupied.min()),
+                f"{name}, all": float(together.all(1).mean()),
+            }
+        )
 
     if known.single is not None:
         off = np.abs(known.single.values(means) - truth)
-        note("interval", *(off <= known.half_widths(means, LEVEL, simultaneous) for simultaneous in (False, True)))
+        note(
+            "interval",
+            *(
+                off <= known.half_widths(means, LEVEL, simultaneous)
+                for simultaneous in (False, True)
+            ),
+        )
         if setting.floor is not None:
-            note("bernstein", *(off <= known.half_widths(means, LEVEL, simultaneous, "bernstein") for simultaneous in (False, True)))
+            note(
+                "bernstein",
+                *(
+                    off <= known.half_widths(means, LEVEL, simultaneous, "bernstein")
+                    for simultaneous in (False, True)
+                ),
+            )
         found["length"] = 2.0 * float(np.median(known.half_widths(means, LEVEL, False)))
     if known.above is not None:
-        note("at most", truth <= known.at_most(means, LEVEL, False), truth <= known.at_most(means, LEVEL, True))
+        note(
+            "at most",
+            truth <= known.at_most(means, LEVEL, False),
+            truth <= known.at_most(means, LEVEL, True),
+        )
         found["length"] = float(np.median(known.at_most(means, LEVEL, False)))
     if known.around is not None:
         around = (known.around.weights(setting.table) @ truth)[known.around.row_of]
@@ -150,9 +221,14 @@ def covered(setting: Setting, truth: Floats, means: Floats) -> dict[str, float]:
 
 
 def settings() -> Iterator[Setting]:
-    """Lines, maps, labels and users' items; with and without a floor; features that tell points apart and such that do not."""
-    short, long = ms.Histogram(ms.Integers(0, 63)), ms.Histogram(ms.Integers(0, 999))
-    small, large = ms.Histogram(ms.Grid(16, 16)), ms.Histogram(ms.Grid(32, 32))
+    """Yield lines, maps, labels and users' items, with and without a floor.
+
+    Some features distinguish all points and some do not.
+    """
+    short = ms.Histogram(ms.Integers(0, 63))
+    long = ms.Histogram(ms.Integers(0, 999))
+    small = ms.Histogram(ms.Grid(16, 16))
+    large = ms.Histogram(ms.Grid(32, 32))
     labels = ms.Histogram(ms.Categories([f"label {index}" for index in range(12)]))
     three = ms.UserHistogram(Users(Space(ms.Integers(0, 23)), 3))
     several = ms.UserHistogram(Users(Space(ms.Integers(0, 23)), None))
@@ -165,16 +241,40 @@ def settings() -> Iterator[Setting]:
         yield Setting("1 to 6 items", several, Ramps(width), 1 / 2, units=60, most_items=6)
     yield Setting("labels", labels, Cells(), 1.0)
     yield Setting("line of 64, floor", short, Ramps(1), 1 / 8, floor=BoundedGeometric(63, 10 / 8))
-    yield Setting("line of 1,000, floor", long, Ramps(1), 1 / 100, floor=BoundedGeometric(999, 10 / 100))
-    yield Setting("map of 16 x 16, floor", small, Cells(), 1 / 4, 20_000, PlanarGeometric(16, 16, 10 / 4, 1.0, "euclidean"))
-    yield Setting("map of 32 x 32, floor", large, Cells(), 1 / 8, 20_000, PlanarGeometric(32, 32, 10 / 8, 1.0, "euclidean"))
+    yield Setting(
+        "line of 1,000, floor", long, Ramps(1), 1 / 100, floor=BoundedGeometric(999, 10 / 100)
+    )
+    yield Setting(
+        "map of 16 x 16, floor",
+        small,
+        Cells(),
+        1 / 4,
+        20_000,
+        PlanarGeometric(16, 16, 10 / 4, 1.0, "euclidean"),
+    )
+    yield Setting(
+        "map of 32 x 32, floor",
+        large,
+        Cells(),
+        1 / 8,
+        20_000,
+        PlanarGeometric(32, 32, 10 / 8, 1.0, "euclidean"),
+    )
     yield Setting("labels, floor", labels, Cells(), 1.0, floor=KaryRandomizedResponse(12, 4.0))
-    yield Setting("3 items each, floor", three, Ramps(1), 1 / 2, floor=BoundedGeometric(23, 10 / 6), units=3)
-    yield Setting("line of 64, floor and ramps", short, Ramps(2), 1 / 8, floor=BoundedGeometric(63, 10 / 8))
+    yield Setting(
+        "3 items each, floor", three, Ramps(1), 1 / 2, floor=BoundedGeometric(23, 10 / 6), units=3
+    )
+    yield Setting(
+        "line of 64, floor and ramps", short, Ramps(2), 1 / 8, floor=BoundedGeometric(63, 10 / 8)
+    )
 
 
 if __name__ == "__main__":
     for one in settings():
         for people in KINDS:
             told = coverage(one, people, int(sys.argv[1]))
-            print(f"{one.name}, {one.features}, {people}:", ", ".join(f"{name} {value:.3f}" for name, value in told.items()), flush=True)
+            print(
+                f"{one.name}, {one.features}, {people}:",
+                ", ".join(f"{name} {value:.3f}" for name, value in told.items()),
+                flush=True,
+            )

@@ -1,4 +1,4 @@
-"""Plans: chosen well, saved whole, refused when edited; and the roles they hand out."""
+"""Plans: choice, saving, rejection of edits, and roles."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.tables import check_all
 
 from metricshuffle.errors import BatchTooSmall, DomainError, InputError, InputWarning, PlanError
 from metricshuffle.planning import Plan, plan
@@ -39,7 +40,7 @@ def part_of(reports: Reports, start: int, end: int) -> Reports:
 
 
 def test_a_plan_survives_json_with_its_infinities() -> None:
-    """All candidates come back, an infinite local epsilon included; the chosen one keeps its mechanism."""
+    """All candidates return, also infinite epsilons; the chosen one has its mechanism."""
     plan_made = planned(honest=50)
     again = Plan.from_json(plan_made.to_json())
     assert again.task == plan_made.task
@@ -69,7 +70,13 @@ def with_leaf_changed(text: str, path: tuple[Any, ...]) -> str:
     for step in path[:-1]:
         holder = holder[step]
     old = holder[path[-1]]
-    holder[path[-1]] = not old if isinstance(old, bool) else (old or 0) * 1.01 + 1 if isinstance(old, int | float | None) else f"{old}1"
+    holder[path[-1]] = (
+        not old
+        if isinstance(old, bool)
+        else (old or 0) * 1.01 + 1
+        if isinstance(old, int | float | None)
+        else f"{old}1"
+    )
     return json.dumps(edited)
 
 
@@ -83,7 +90,10 @@ def test_every_number_and_word_of_a_plan_is_covered_by_its_checksum() -> None:
             Plan.from_json(with_leaf_changed(text, path))
 
 
-@pytest.mark.parametrize("damage", ["not json", "[]", "{}", "3", "null", '{"format": "metricshuffle-plan/3"}', '{"format": 2}'])
+@check_all(
+    "damage",
+    ["not json", "[]", "{}", "3", "null", '{"format": "metricshuffle-plan/3"}', '{"format": 2}'],
+)
 def test_what_is_not_a_plan(damage: str) -> None:
     """Other texts are named, not traced back."""
     with pytest.raises(PlanError, match=r"this is n(ot|either) a plan"):
@@ -106,9 +116,16 @@ def test_a_plan_without_its_checksum_or_with_strange_fields_is_refused() -> None
 
 def test_the_least_error_for_the_trust_that_is_allowed() -> None:
     """Nobody, a shuffler or a curator trusted: the least error among what may be chosen."""
-    shuffler, nobody, curator = planned(), planned(trusted="nobody"), planned(trusted="curator")
-    assert (shuffler.choice.protocol, nobody.choice.protocol) == ("polya-shuffle", "geometric-local")
-    assert [offer.baseline for offer in shuffler.candidates] == sorted(offer.baseline for offer in shuffler.candidates)
+    shuffler = planned()
+    nobody = planned(trusted="nobody")
+    curator = planned(trusted="curator")
+    assert (shuffler.choice.protocol, nobody.choice.protocol) == (
+        "polya-shuffle",
+        "geometric-local",
+    )
+    assert [offer.baseline for offer in shuffler.candidates] == sorted(
+        offer.baseline for offer in shuffler.candidates
+    )
     assert all(offer.baseline == (TRUST_ORDER[offer.trusted] > 0) for offer in nobody.candidates)
     assert not any(offer.baseline for offer in curator.candidates)
     # The shares of total shape 1 are as accurate as a curator, so he is not needed.
@@ -127,10 +144,32 @@ def test_among_equals_less_trust_then_fewer_bits() -> None:
     def like(**changes: Any) -> Candidate:
         return base.model_copy(update=changes)
 
-    assert choose(setting, [like(bits_per_user=50), like(bits_per_user=40, expected_error=base.expected_error * 1.0005)], []) == 1
-    assert choose(setting, [like(bits_per_user=50), like(bits_per_user=40, expected_error=base.expected_error * 1.002)], []) == 0
+    assert (
+        choose(
+            setting,
+            [
+                like(bits_per_user=50),
+                like(bits_per_user=40, expected_error=base.expected_error * 1.0005),
+            ],
+            [],
+        )
+        == 1
+    )
+    assert (
+        choose(
+            setting,
+            [
+                like(bits_per_user=50),
+                like(bits_per_user=40, expected_error=base.expected_error * 1.002),
+            ],
+            [],
+        )
+        == 0
+    )
     central = next(offer for offer in plan_made.candidates if offer.trusted == "curator")
-    same = central.model_copy(update={"baseline": False, "expected_error": base.expected_error, "bits_per_user": 1})
+    same = central.model_copy(
+        update={"baseline": False, "expected_error": base.expected_error, "bits_per_user": 1}
+    )
     assert choose(setting, [same, base], []) == 1
     assert choose(setting, [like(baseline=True, expected_error=0.0), base], []) == 1
 
@@ -144,7 +183,7 @@ def test_limits_on_bits_and_local_epsilon() -> None:
     capped = planned(users=200, max_local_epsilon=5.5)
     assert capped.choice.local_epsilon <= 5.5
     assert capped.choice.protocol == "polya-shuffle"
-    with pytest.raises(InputError, match="max_bits = 2"):
+    with pytest.raises(InputError, match="max_bits=2"):
         planned(max_bits=2)
 
 
@@ -153,7 +192,11 @@ def test_without_delta_only_pure_protocols_are_left() -> None:
     plan_made = planned(target=Target(1.0, 0.0, 10), encoding="auto")
     assert plan_made.choice.protocol == "geometric-local"
     assert all(offer.guarantee.delta == 0.0 for offer in plan_made.candidates)
-    assert {row.protocol for row in plan_made.not_offered} == {"polya-shuffle", "geometric-shuffle", "randomized-response-shuffle"}
+    assert {row.protocol for row in plan_made.not_offered} == {
+        "polya-shuffle",
+        "geometric-shuffle",
+        "randomized-response-shuffle",
+    }
     summed = planned(target=Target(1.0, 0.0, 10), transport="aggregator")
     assert summed.choice.trusted == "aggregator"
     assert summed.choice.expected_error == pytest.approx(1 / math.sinh(0.1) / 60, rel=1e-6)
@@ -162,18 +205,25 @@ def test_without_delta_only_pure_protocols_are_left() -> None:
 def test_too_few_people_get_a_local_plan_that_says_so() -> None:
     """Nobody to hide among: the noise of one's own report is all there is."""
     alone = planned(users=1, encoding="unary", protocols=None)
-    assert (alone.choice.protocol, alone.choice.trusted, alone.trusted) == ("geometric-local", "nobody", "shuffler")
+    assert (alone.choice.protocol, alone.choice.trusted, alone.trusted) == (
+        "geometric-local",
+        "nobody",
+        "shuffler",
+    )
     assert "1 honest person is too few for a shuffler to help" in plan_text(alone)
     asked_for = planned(users=1, trusted="nobody")
     assert asked_for.choice.protocol == "geometric-local"
     assert "too few" not in plan_text(asked_for)
 
 
-@pytest.mark.parametrize(
+@check_all(
     ("query", "target", "match"),
-    [(MEAN, Target(1, 1e-6, 31), "diameter"), (Centroid(Grid(5, 5, cell=2.0)), Target(1, 1e-6, 1.5), "less than one step"),
-     ("mean", TARGET, "needs a query")],
-)  # fmt: skip
+    [
+        (MEAN, Target(1, 1e-6, 31), "diameter"),
+        (Centroid(Grid(5, 5, cell=2.0)), Target(1, 1e-6, 1.5), "less than one step"),
+        ("mean", TARGET, "needs a query"),
+    ],
+)
 def test_targets_that_do_not_fit_the_query(query: Any, target: Target, match: str) -> None:
     """Beyond the diameter, below a step, or of no query."""
     with pytest.raises(InputError, match=match):
@@ -184,7 +234,7 @@ def test_targets_that_do_not_fit_the_query(query: Any, target: Target, match: st
 
 
 def test_the_three_roles() -> None:
-    """Reports may come whole or in parts; seeded ones and raw values are marked; the interval holds the truth."""
+    """Reports whole or in parts; seeded and raw values marked; the interval covers."""
     plan_made = planned(honest=40)
     values = np.arange(45) % 31 - 5
     reports = plan_made.randomize(values, Randomness.seeded(1))
@@ -202,8 +252,9 @@ def test_the_three_roles() -> None:
 
 
 def test_what_the_roles_refuse() -> None:
-    """Values outside, batches of other tasks, too small or too large ones, and what is no batch at all."""
-    plan_made, other = planned(honest=40), planned(honest=41)
+    """Values outside, foreign, small or large batches, and objects that are no batch."""
+    plan_made = planned(honest=40)
+    other = planned(honest=41)
     values = np.zeros(45, dtype=int)
     with pytest.raises(DomainError, match="row"):
         plan_made.randomize([1, 2, 99])
@@ -231,7 +282,7 @@ def test_what_the_roles_refuse() -> None:
 
 
 def test_plans_explain_themselves() -> None:
-    """What is hidden, what is not, and what is left if the shuffler colludes, in words with numbers."""
+    """What is protected, what is not, and the fallback, as text with numbers."""
     plan_made = planned()
     words = " ".join(explanation(plan_made))
     assert "A change of 5 kcal is hidden at epsilon 0.5" in words
@@ -243,10 +294,14 @@ def test_plans_explain_themselves() -> None:
     assert "(baseline)" in text
     assert "If it is not:" in text
     assert "If it is not:" not in plan_text(planned(trusted="nobody"))
-    rounded = planned(query=Mean(Interval(0, 10)), target=Target(1.0, 1e-6, 5), protocols=["polya-shuffle"])
+    rounded = planned(
+        query=Mean(Interval(0, 10)), target=Target(1.0, 1e-6, 5), protocols=["polya-shuffle"]
+    )
     assert "one person moving, not several together" in " ".join(explanation(rounded))
     cells = planned(query=Centroid(Grid(9, 9)), target=Target(1.0, 1e-6, 3))
     assert "grid cells" in " ".join(explanation(cells))
     flat = planned(query=Sum(Integers(0, 10)), target=Target(1.0, 1e-6, 10, "flat"))
     assert "Every change up to 10 is hidden at epsilon 1" in " ".join(explanation(flat))
-    assert "raw value" in " ".join(explanation(planned(trusted="curator", protocols=["geometric-central"])))
+    assert "raw value" in " ".join(
+        explanation(planned(trusted="curator", protocols=["geometric-central"]))
+    )

@@ -1,4 +1,4 @@
-"""Plan and task files of every query: read back whole, small, and refused in words when they are not what they were."""
+"""Plan and task files of every query: round trip, size, and rejection of changes."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.oracles.small_plans import SMALL, plan_of, values_of
+from tests.catalogue.small_plans import SMALL, plan_of, values_of
+from tests.tables import check_all
 
 import metricshuffle as ms
 from metricshuffle.errors import PlanError
@@ -25,29 +26,40 @@ def test_a_plan_and_its_task_are_read_back_whole(name: str, tmp_path: Path) -> N
     """The same digest, words and mechanism; the same seed makes the same release of it."""
     plan = plan_of(name)
     plan.save(str(tmp_path / "plan.json"), str(tmp_path / "task.json"))
-    again, task = ms.Plan.load(str(tmp_path / "plan.json")), ms.Task.load(str(tmp_path / "task.json"))
+    again = ms.Plan.load(str(tmp_path / "plan.json"))
+    task = ms.Task.load(str(tmp_path / "task.json"))
     assert again.digest == plan.digest == task.digest
     assert again.to_json() == plan.to_json()
     assert task.to_json() == plan.task.to_json()
     assert (str(again), repr(again), str(task)) == (str(plan), repr(plan), str(plan.task))
     assert again.choice.mechanism == again.protocol == plan.protocol
-    assert [offer.mechanism is None for index, offer in enumerate(again.candidates) if index != again.chosen] == [True] * (
-        len(again.candidates) - 1
-    )
+    assert [
+        offer.mechanism is None
+        for index, offer in enumerate(again.candidates)
+        if index != again.chosen
+    ] == [True] * (len(again.candidates) - 1)
     values = values_of(name)
     releases = [made.run(values, Randomness.seeded(2)).to_json() for made in (plan, again)]
     assert releases[0] == releases[1]
     assert task.run(values, Randomness.seeded(2)).value is not None
 
 
-@pytest.mark.parametrize("name", SMALL)
+@check_all("name", SMALL)
 def test_an_edited_plan_or_task_is_refused(name: str) -> None:
     """A weaker noise, a stronger promise, another number of honest people, or another choice."""
     text = plan_of(name).to_json()
     edits: list[tuple[str, ...]] = [
-        ("honest",), ("chosen",), ("digest",), ("task", "honest"), ("task", "users"), ("task", "guarantee", "epsilon"),
-        ("task", "guarantee", "sentence"), ("task", "protocol", "trusted"), ("target", "epsilon"), ("checksum",),
-    ]  # fmt: skip
+        ("honest",),
+        ("chosen",),
+        ("digest",),
+        ("task", "honest"),
+        ("task", "users"),
+        ("task", "guarantee", "epsilon"),
+        ("task", "guarantee", "sentence"),
+        ("task", "protocol", "trusted"),
+        ("target", "epsilon"),
+        ("checksum",),
+    ]
     for path in edits:
         document = json.loads(text)
         holder: Any = document
@@ -67,10 +79,19 @@ def test_an_edited_plan_or_task_is_refused(name: str) -> None:
                 ms.Task.from_json(json.dumps(document["task"]))
 
 
-@pytest.mark.parametrize(
-    "wrong", ["{", "{}", "[]", "null", '"task"', '{"format": "metricshuffle-task/9"}', '{"format": "metricshuffle-task/1"}']
+@check_all(
+    "wrong",
+    [
+        "{",
+        "{}",
+        "[]",
+        "null",
+        '"task"',
+        '{"format": "metricshuffle-task/9"}',
+        '{"format": "metricshuffle-task/1"}',
+    ],
 )
-def test_what_is_no_task_is_refused_in_words(wrong: str) -> None:
+def test_other_texts_are_refused_as_a_task(wrong: str) -> None:
     """Other texts are named."""
     with pytest.raises(PlanError, match=r"task.*\.$"):
         ms.Task.from_json(wrong)
@@ -85,7 +106,9 @@ def test_a_release_and_a_task_are_not_plans() -> None:
             ms.Plan.from_json(text)
     with pytest.raises(PlanError, match="this is not a task: its format is 'metricshuffle-plan/2'"):
         ms.Task.from_json(plan.to_json())
-    with pytest.raises(PlanError, match="this is not a release: its format is 'metricshuffle-task/1'"):
+    with pytest.raises(
+        PlanError, match="this is not a release: its format is 'metricshuffle-task/1'"
+    ):
         ms.Release.from_json(plan.task.to_json())
 
 
@@ -112,7 +135,7 @@ def test_the_task_of_two_hundred_points_is_small(name: str) -> None:
 
 
 def test_item_wise_reports_of_two_hundred_points_are_small_where_there_are_clusters() -> None:
-    """A clustered response has four numbers; it survives the round trip and makes the same reports."""
+    """A clustered response has four numbers, and the same reports after a round trip."""
     query = ms.UserHistogram(ms.users_of(ms.Clustered(20, 10, 0.5), 1))
     plan = ms.plan(query, ms.Target(8.0, 1e-3, 1.0), 20, trusted="nobody", protocols=["item-wise"])
     assert len(plan.task.to_json().encode()) <= LARGEST_TASK
@@ -134,7 +157,7 @@ def test_a_forged_sentence_is_refused_whatever_digest_it_has() -> None:
             ms.Task.from_json(json.dumps(document | {"digest": digest}))
 
 
-@pytest.mark.parametrize("kind", ["", "histogram-", "user-", "real-mean-"])
+@check_all("kind", ["", "histogram-", "user-", "real-mean-"])
 def test_plans_of_version_1_must_be_made_again(kind: str) -> None:
     """Their files say so, and nothing else is tried."""
     with pytest.raises(PlanError, match=f"'metricshuffle-{kind}plan/1'.*plan again"):

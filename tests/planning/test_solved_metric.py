@@ -1,4 +1,4 @@
-"""`solve`: one metric, one randomizer, and the promise for every pair; the randomizer travels to a task and back."""
+"""`solve`: metric, randomizer, the guarantee for every pair, and use in a task."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 from tests.oracles.shuffled_brute_force import every_data_set
+from tests.tables import check_all
 
 import metricshuffle as ms
 from metricshuffle.accounting.shuffling.clone_bound import ClonePair, epsilon_upper
@@ -18,7 +19,7 @@ from metricshuffle.privacy.target import Target
 from metricshuffle.protocols.frequencies import Frequencies
 from metricshuffle.randomizers import BoundedGeometric, Channel, KaryRandomizedResponse, Randomizer
 from metricshuffle.solving.local_metric import LineTarget, algorithm_1n
-from metricshuffle.solving.randomizer_search import Promise, report_error, share_error
+from metricshuffle.solving.randomizer_search import PairwisePromise, report_error, share_error
 from metricshuffle.solving.solution import allowed_text
 from metricshuffle.spaces import Circle, Clustered, Grid, Integers, Interval, Matrix, Space, Tree
 
@@ -39,8 +40,10 @@ def finding() -> ms.SolvedMetric:
     return ms.solve(Integers(0, 8), Target(0.1, 1e-6, 1.0), 100)
 
 
-def test_the_algorithm_that_allows_most_wins_where_others_say_nothing(finding: ms.SolvedMetric) -> None:
-    """1N certifies 2.6 times the target for the nearest values, where Corollaries 1 and 2 allow the target only."""
+def test_the_algorithm_that_allows_most_wins_where_others_say_nothing(
+    finding: ms.SolvedMetric,
+) -> None:
+    """1N certifies 2.6 times the target for near values; Corollaries 1 and 2 only the target."""
     assert finding.algorithm == "1N"
     assert finding.amplifies
     assert [one.algorithm for one in finding.allowed] == ["1N", "1", "3"]
@@ -53,15 +56,23 @@ def test_the_algorithm_that_allows_most_wins_where_others_say_nothing(finding: m
 
 
 def test_golden_range_of_the_nine_points() -> None:
-    """Design values of Algorithm 1: 2.7090 to 5.9880 for nine points, D# = |x-y|, n = 1e5, delta = 1e-6."""
-    found = ms.solve(Interval(0, 1), Target(1.0, 1e-6, 1.0), 100_000, step=0.125, algorithm="1", grid=3).winner.found
+    """Algorithm 1: 2.7090 to 5.9880 for nine points, D# = |x-y|, n = 1e5, delta = 1e-6."""
+    found = ms.solve(
+        Interval(0, 1), Target(1.0, 1e-6, 1.0), 100_000, step=0.125, algorithm="1", grid=3
+    ).winner.found
     assert found.low == pytest.approx(2.7090, abs=5e-5)
     assert found.high == pytest.approx(5.9880, abs=5e-5)
 
 
 def kept(solved: ms.SolvedMetric, randomizer: Randomizer) -> None:
     """Pair by pair, by `amplify` and by what tasks are verified with."""
-    promise = Promise(solved.shape, solved.target.epsilon, solved.target.distance, solved.target.delta, solved.honest)
+    promise = PairwisePromise(
+        solved.shape,
+        solved.target.epsilon,
+        solved.target.distance,
+        solved.target.delta,
+        solved.honest,
+    )
     assert promise.kept_by(randomizer)
     amplified = ms.amplify(randomizer, solved.honest)
     for row in solved.certified:
@@ -73,19 +84,31 @@ def kept(solved: ms.SolvedMetric, randomizer: Randomizer) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["line", "circle", "grid", "tree", *(pytest.param(n, marks=pytest.mark.slow) for n in ("table", "clusters"))]
+    "name",
+    [
+        "line",
+        "circle",
+        "grid",
+        "tree",
+        *(pytest.param(n, marks=pytest.mark.slow) for n in ("table", "clusters")),
+    ],
 )
 def test_every_space_gets_a_metric_and_a_randomizer_that_keep_the_promise(name: str) -> None:
     space, target = SPACES[name]
     solved = ms.solve(space, target, 2000, grid=6)
     table = solved.table()
-    reaches, targets = table.max(axis=1), 0.3 / target.distance * solved.shape.table(solved.shape.distances)
+    reaches = table.max(axis=1)
+    targets = 0.3 / target.distance * solved.shape.table(solved.shape.distances)
     for a in range(len(table)):
         for b in range(a):
-            assert epsilon_upper(ClonePair(table[a, b], reaches[a], reaches[b]), 2000, 1e-6) <= targets[a, b] * (1 + 1e-12)
+            assert epsilon_upper(
+                ClonePair(table[a, b], reaches[a], reaches[b]), 2000, 1e-6
+            ) <= targets[a, b] * (1 + 1e-12)
     assert solved.randomizer is not None
     kept(solved, solved.randomizer)
-    assert solved.share_error < solved.winner.error  # its own laws allow more than its local metric alone
+    assert (
+        solved.share_error < solved.winner.error
+    )  # its own laws allow more than its local metric alone
     assert 0 < solved.report_error < solved.shape.distances[-1]
     document = json.loads(solved.to_json())
     assert document["algorithm"] == "1N"
@@ -100,11 +123,16 @@ def test_every_space_gets_a_metric_and_a_randomizer_that_keep_the_promise(name: 
 )
 def test_no_data_set_of_few_people_breaks_the_promise(space: Space, least: str) -> None:
     """Exact fractions: every pair, and whatever the others hold."""
-    users, target = 3, Target(0.5, 0.02, 1.0)
+    users = 3
+    target = Target(0.5, 0.02, 1.0)
     solved = ms.solve(space, target, users, least=least, grid=4)  # type: ignore[arg-type]
     randomizer = solved.randomizer
     assert randomizer is not None
-    rows = Channel(randomizer.rows()).weights if not isinstance(randomizer, Channel) else randomizer.weights
+    rows = (
+        Channel(randomizer.rows()).weights
+        if not isinstance(randomizer, Channel)
+        else randomizer.weights
+    )
     weights = [[int(weight) for weight in row] for row in rows]
     distances = solved.shape.table(solved.shape.distances)
     worst = Fraction(0)
@@ -118,14 +146,18 @@ def test_no_data_set_of_few_people_breaks_the_promise(space: Space, least: str) 
 
 
 def test_what_is_to_err_least_is_chosen() -> None:
-    shares, report = (ms.solve(Integers(0, 5), Target(0.1, 1e-6, 1.0), 10_000, least=least, grid=3) for least in ("shares", "report"))
+    shares, report = (
+        ms.solve(Integers(0, 5), Target(0.1, 1e-6, 1.0), 10_000, least=least, grid=3)
+        for least in ("shares", "report")
+    )
     assert shares.share_error < report.share_error
     assert report.report_error < shares.report_error
     assert isinstance(shares.randomizer, KaryRandomizedResponse)
 
 
 def test_the_randomizer_travels_to_a_task_and_back(tmp_path: Path) -> None:
-    file, target = tmp_path / "randomizer.json", Target(0.2, 1e-6, 2.0)
+    file = tmp_path / "randomizer.json"
+    target = Target(0.2, 1e-6, 2.0)
     solved = ms.solve(Integers(0, 4), target, 100, least="report", grid=3)
     solved.save(str(file))
     loaded = ms.load_randomizer(str(file))
@@ -133,7 +165,8 @@ def test_the_randomizer_travels_to_a_task_and_back(tmp_path: Path) -> None:
     assert isinstance(loaded, Channel)
     made = ms.plan(ms.Histogram(Integers(0, 4)), target, 100, randomizer=loaded)
     assert made.choice.protocol == "own-randomizer"
-    # its shares of least squares may be negative; those of the plan can be true, and are at most as far off as shares can be
+    # its shares of least squares may be negative; those of the plan can be true, and are at most as
+    # far off as shares can be
     assert made.choice.expected_error < min(solved.share_error, 2.0 / 5.0)
     assert isinstance(made.protocol, Frequencies)
     task = ms.Task.from_json(made.task.to_json())
@@ -144,12 +177,13 @@ def test_the_randomizer_travels_to_a_task_and_back(tmp_path: Path) -> None:
         ms.plan(ms.Histogram(Integers(0, 4)), Target(0.18, 1e-6, 2.0), 100, randomizer=loaded)
     with pytest.raises(ms.InputError, match="5 inputs for a histogram of 10 values"):
         ms.plan(ms.Histogram(Integers(0, 9)), target, 100, randomizer=loaded)
-    with pytest.raises(ms.InputError, match="nothing to choose"):
+    with pytest.raises(ms.InputError, match="cannot be combined with protocols"):
         ms.plan(ms.Histogram(Integers(0, 4)), target, 100, randomizer=loaded, protocols=["rappor"])
 
 
 def test_grids_and_labels_can_be_planned(tmp_path: Path) -> None:
-    grid, target = Grid(3, 2, 0.5), Target(0.3, 1e-6, 1.0)
+    grid = Grid(3, 2, 0.5)
+    target = Target(0.3, 1e-6, 1.0)
     solved = ms.solve(grid, target, 2000, least="report", grid=4)
     assert isinstance(solved.randomizer, Channel)
     made = ms.plan(ms.Histogram(grid), target, 2000, randomizer=solved.randomizer)
@@ -178,7 +212,10 @@ def test_two_values_have_the_exact_answer() -> None:
 
 @pytest.mark.slow
 def test_only_honest_reports_count() -> None:
-    half, all_of = (ms.solve(Integers(0, 3), Target(0.2, 1e-6, 1.0), 2000, honest, grid=3) for honest in ("50%", None))
+    half, all_of = (
+        ms.solve(Integers(0, 3), Target(0.2, 1e-6, 1.0), 2000, honest, grid=3)
+        for honest in ("50%", None)
+    )
     assert half.honest == 1000
     assert half.local_epsilon() < all_of.local_epsilon()
     assert half.share_error > all_of.share_error
@@ -192,7 +229,9 @@ def test_many_values_on_a_line_have_geometric_noise() -> None:
 
 
 def test_too_many_values_have_a_metric_and_no_randomizer(tmp_path: Path) -> None:
-    solved = ms.solve(Integers(0, 10_000), Target(1.0, 1e-6, 10_000.0), 100_000, algorithm="1", grid=2)
+    solved = ms.solve(
+        Integers(0, 10_000), Target(1.0, 1e-6, 10_000.0), 100_000, algorithm="1", grid=2
+    )
     assert solved.randomizer is None
     assert "No randomizer was built" in solved.why()
     assert solved.certified[0].randomizer_certified is None
@@ -208,7 +247,9 @@ def test_a_promise_of_nothing_needs_no_randomizer() -> None:
 
 
 def test_points_at_distance_zero_are_not_told_apart() -> None:
-    solved = ms.solve(Matrix([[0, 0, 1], [0, 0, 1], [1, 1, 0]]), Target(0.3, 1e-6, 1.0), 2000, grid=3)
+    solved = ms.solve(
+        Matrix([[0, 0, 1], [0, 0, 1], [1, 1, 0]]), Target(0.3, 1e-6, 1.0), 2000, grid=3
+    )
     assert solved.table()[0, 1] == 0.0
     if solved.randomizer is not None:
         assert isinstance(solved.randomizer, Channel)
@@ -218,13 +259,19 @@ def test_points_at_distance_zero_are_not_told_apart() -> None:
 
 def test_errors_by_hand() -> None:
     rows = np.array([[0.75, 0.25], [0.25, 0.75]])
-    assert share_error(rows, 100) == pytest.approx(math.sqrt(2 / math.pi) * math.sqrt((0.5 * (1.5**2 + 0.5**2) - 0.5) / 100))
+    assert share_error(rows, 100) == pytest.approx(
+        math.sqrt(2 / math.pi) * math.sqrt((0.5 * (1.5**2 + 0.5**2) - 0.5) / 100)
+    )
     assert report_error(rows, np.array([[0.0, 3.0], [3.0, 0.0]])) == pytest.approx(0.75)
     assert share_error(np.full((2, 2), 0.5), 10) == math.inf
-    assert (allowed_text(0.26068), allowed_text(0.1 * (1 - 1e-15)), allowed_text(0.0)) == ("0.2606", "0.1", "0")
+    assert (allowed_text(0.26068), allowed_text(0.1 * (1 - 1e-15)), allowed_text(0.0)) == (
+        "0.2606",
+        "0.1",
+        "0",
+    )
 
 
-@pytest.mark.parametrize(
+@check_all(
     ("changes", "told"),
     [
         ({"target": Target(1.0, 1e-6, 1.0, "flat")}, "in proportion to the distance"),
@@ -245,13 +292,27 @@ def test_errors_by_hand() -> None:
         ({"grid": 0}, "grid"),
     ],
 )
-def test_nonsense_is_refused_in_a_sentence(changes: dict[str, object], told: str) -> None:
-    given: dict[str, object] = {"space": Integers(0, 4), "target": Target(1.0, 1e-6, 1.0), "users": 10, **changes}
+def test_wrong_arguments_are_refused_in_a_sentence(changes: dict[str, object], told: str) -> None:
+    given: dict[str, object] = {
+        "space": Integers(0, 4),
+        "target": Target(1.0, 1e-6, 1.0),
+        "users": 10,
+        **changes,
+    }
     with pytest.raises(ms.InputError, match=told):
         ms.solve(**given)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("text", ["", "[1]", '{"kind": "nothing"}', '{"kind": "channel"}', '{"kind": "channel", "matrix": [[0.5, 0.4]]}'])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "[1]",
+        '{"kind": "nothing"}',
+        '{"kind": "channel"}',
+        '{"kind": "channel", "matrix": [[0.5, 0.4]]}',
+    ],
+)
 def test_damaged_files_are_refused(tmp_path: Path, text: str) -> None:
     file = tmp_path / "r.json"
     file.write_text(text)
@@ -261,4 +322,6 @@ def test_damaged_files_are_refused(tmp_path: Path, text: str) -> None:
 
 def test_the_line_solver_gets_the_same_metric(finding: ms.SolvedMetric) -> None:
     known = algorithm_1n(LineTarget(0, 8, 0.1, 1.0), 100, 1e-6, 16)
-    assert [one.diameter for one in finding.winner.found.solutions] == [one.diameter for one in known.solutions]
+    assert [one.diameter for one in finding.winner.found.solutions] == [
+        one.diameter for one in known.solutions
+    ]

@@ -1,4 +1,4 @@
-"""How far apart people's values are: quartiles as they are by definition, of all pairs or of a sample of them."""
+"""Distances of people's values: quartiles of all pairs or of a sample."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.tables import check_all
 
 from metricshuffle.errors import InputError
 from metricshuffle.planning.pairwise_distances import MAX_PAIRS, summarize_distances
@@ -20,19 +21,26 @@ GRID = Grid(9, 7, 50.0, "m")
 def by_hand(distances: list[float]) -> tuple[float, ...]:
     """The least distance that a quarter, half and three quarters of the pairs do not exceed."""
     ranked = sorted(distances)
-    return tuple(next(apart for place, apart in enumerate(ranked, 1) if 4 * place >= quarter * len(ranked)) for quarter in (1, 2, 3))
+    return tuple(
+        next(apart for place, apart in enumerate(ranked, 1) if 4 * place >= quarter * len(ranked))
+        for quarter in (1, 2, 3)
+    )
 
 
 NUMBERS: dict[str, tuple[Any, Any, Any]] = {
     "whole": (Mean(Integers(-5, 100)), RNG.integers(-5, 101, 60), lambda a, b: abs(a - b)),
     "real": (Sum(Interval(0.0, 8.0)), RNG.integers(0, 65, 60) / 8, lambda a, b: abs(a - b)),
-    "bins": (Histogram(Integers(0, 119), 10), RNG.integers(0, 120, 60), lambda a, b: 10 * abs(a // 10 - b // 10)),
+    "bins": (
+        Histogram(Integers(0, 119), 10),
+        RNG.integers(0, 120, 60),
+        lambda a, b: 10 * abs(a // 10 - b // 10),
+    ),
     "map": (Histogram(GRID), RNG.integers(0, 7, (60, 2)), lambda a, b: 50 * np.hypot(*(a - b))),
     "centroid": (Centroid(GRID), RNG.integers(0, 7, (60, 2)), lambda a, b: 50 * np.hypot(*(a - b))),
 }
 
 
-@pytest.mark.parametrize(("query", "values", "apart"), NUMBERS.values(), ids=NUMBERS.keys())
+@check_all(("query", "values", "apart"), NUMBERS.values())
 def test_quartiles_of_all_pairs(query: Any, values: Any, apart: Any) -> None:
     spread = summarize_distances(query, values)
     distances = [float(apart(a, b)) for a, b in combinations(values, 2)]
@@ -47,20 +55,28 @@ def test_many_people_are_sampled_and_the_number_of_pairs_is_told() -> None:
     spread = summarize_distances(Mean(Integers(0, 1000, "kcal")), values)
     assert (len(spread.distances), spread.all_pairs) == (MAX_PAIRS, False)
     # |x - x'| of uniform numbers: the share of pairs within d is 1 - (1 - d)^2
-    assert spread.quartiles == pytest.approx([1000 * (1 - np.sqrt(1 - part)) for part in (0.25, 0.5, 0.75)], rel=0.03)
+    assert spread.quartiles == pytest.approx(
+        [1000 * (1 - np.sqrt(1 - part)) for part in (0.25, 0.5, 0.75)], rel=0.03
+    )
     (told,) = spread.sentences()
     assert told.startswith("NOT PRIVATE")
     assert "from 100,000 pairs drawn at random" in told
-    assert summarize_distances(Mean(Integers(0, 1000)), values).quartiles == spread.quartiles, "the same values say the same"
+    assert summarize_distances(Mean(Integers(0, 1000)), values).quartiles == spread.quartiles, (
+        "the same values say the same"
+    )
 
 
 def test_users_are_as_far_apart_as_the_earth_mover_says() -> None:
     people = users_of(Space(Integers(0, 23, "h")))
     held = [RNG.integers(0, 24, size) for size in RNG.integers(1, 6, 12)]
     spread = summarize_distances(UserHistogram(people), held)
-    assert spread.quartiles == pytest.approx(by_hand([people.distance(a, b) for a, b in combinations(held, 2)]))
+    assert spread.quartiles == pytest.approx(
+        by_hand([people.distance(a, b) for a, b in combinations(held, 2)])
+    )
     assert "earth mover's distance" in spread.sentences(2.0)[0]
-    assert spread.sentences(2.0)[1].endswith("% of the pairs are at most 2 h apart, the distance of this plan.")
+    assert spread.sentences(2.0)[1].endswith(
+        "% of the pairs are at most 2 h apart, the distance of this plan."
+    )
 
 
 def test_places_of_users_are_compared_item_by_item() -> None:
@@ -68,7 +84,10 @@ def test_places_of_users_are_compared_item_by_item() -> None:
     spread = summarize_distances(UserHistogram(users_of(Space(GRID))), held)
     assert spread.of_items
     assert "an item of one and an item of the other" in spread.sentences()[0]
-    assert np.isin(np.round(spread.distances), np.round([50 * np.hypot(x, y) for x in range(7) for y in range(7)])).all()
+    assert np.isin(
+        np.round(spread.distances),
+        np.round([50 * np.hypot(x, y) for x in range(7) for y in range(7)]),
+    ).all()
 
 
 def test_labels_and_single_people_have_no_distances() -> None:

@@ -1,4 +1,4 @@
-"""Renyi divergences, trade-off curves and loss distributions of a profile: on the safe side of the exact ones, and close."""
+"""Renyi divergences, trade-off curves and loss distributions: conservative and close."""
 
 from __future__ import annotations
 
@@ -9,11 +9,19 @@ import mpmath
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from tests.tables import check_all
 
 import metricshuffle as ms
 from metricshuffle.accounting.composition.composed_profile import compose_profiles, compose_rounds
 from metricshuffle.errors import InputError, NotCertified
-from metricshuffle.privacy.dominating_pair import POINTS, TradeOff, dominating_pair, fall_rates, lower_hull, sample_epsilons
+from metricshuffle.privacy.dominating_pair import (
+    POINTS,
+    TradeOff,
+    dominating_pair,
+    fall_rates,
+    lower_hull,
+    sample_epsilons,
+)
 from metricshuffle.privacy.profile import PrivacyProfile, PureProfile
 from metricshuffle.randomizers import KaryRandomizedResponse
 
@@ -27,22 +35,32 @@ def exact_renyi(p: Floats, q: Floats, order: float) -> float:
         ways = []
         for one, two in ((p, q), (q, p)):
             sums = [sum(mpmath.mpf(float(a)) for a in law) for law in (one, two)]
-            pairs = [(mpmath.mpf(float(a)) / sums[0], mpmath.mpf(float(b)) / sums[1]) for a, b in zip(one, two, strict=True)]
+            pairs = [
+                (mpmath.mpf(float(a)) / sums[0], mpmath.mpf(float(b)) / sums[1])
+                for a, b in zip(one, two, strict=True)
+            ]
             if order == math.inf:
                 ways.append(max(mpmath.log(a / b) for a, b in pairs))
             elif order == 1.0:
                 ways.append(sum(a * mpmath.log(a / b) for a, b in pairs))
             else:
-                ways.append(mpmath.log(sum(a**order * b ** (1 - mpmath.mpf(order)) for a, b in pairs)) / (mpmath.mpf(order) - 1))
+                ways.append(
+                    mpmath.log(sum(a**order * b ** (1 - mpmath.mpf(order)) for a, b in pairs))
+                    / (mpmath.mpf(order) - 1)
+                )
         return float(max(ways))
 
 
 def exact_trade_off(p: Floats, q: Floats, alpha: float) -> float:
-    """The least type II error, by Neyman and Pearson: reports in the order of q/p are rejected until alpha is spent."""
-    beta, left = 1.0, alpha
-    for a, b in sorted(zip(p.tolist(), q.tolist(), strict=True), key=lambda pair: -pair[1] / pair[0]):
+    """Least type II error by Neyman and Pearson: reject in the order of q/p up to alpha."""
+    beta = 1.0
+    left = alpha
+    for a, b in sorted(
+        zip(p.tolist(), q.tolist(), strict=True), key=lambda pair: -pair[1] / pair[0]
+    ):
         share = min(1.0, left / a)
-        beta, left = beta - share * b, left - share * a
+        beta = beta - share * b
+        left = left - share * a
     return max(beta, 0.0)
 
 
@@ -52,10 +70,11 @@ def coins(epsilon: float) -> tuple[Floats, Floats]:
     return np.array([high, low]), np.array([low, high])
 
 
-@pytest.mark.parametrize("epsilon", [1e-4, 0.1, 1.0, 5.0, 30.0])
-@pytest.mark.parametrize("order", ORDERS)
+@check_all("epsilon", [1e-4, 0.1, 1.0, 5.0, 30.0])
+@check_all("order", ORDERS)
 def test_renyi_of_randomized_response(epsilon: float, order: float) -> None:
-    exact, found = exact_renyi(*coins(epsilon), order), PureProfile(1.0).renyi(order, epsilon)
+    exact = exact_renyi(*coins(epsilon), order)
+    found = PureProfile(1.0).renyi(order, epsilon)
     assert exact * (1.0 - 1e-11) <= found <= exact * (1.0 + 1e-7)
 
 
@@ -72,7 +91,9 @@ class TwoLaws(PrivacyProfile):
     def delta(self, epsilon: float, distance: float) -> float:
         p, q = np.array(self.rows)
         growth = math.exp(epsilon)
-        return max(math.fsum(np.maximum(p - growth * q, 0.0)), math.fsum(np.maximum(q - growth * p, 0.0)))
+        return max(
+            math.fsum(np.maximum(p - growth * q, 0.0)), math.fsum(np.maximum(q - growth * p, 0.0))
+        )
 
     @classmethod
     def of(cls, rows: Floats) -> TwoLaws:
@@ -80,26 +101,32 @@ class TwoLaws(PrivacyProfile):
 
 
 def geometric(rate: float, shift: int, reach: int = 60) -> Floats:
-    """Discrete Laplace noise around 0 and around `shift`, with what lies beyond the reach put at its ends."""
+    """Discrete Laplace noise around 0 and `shift`, with the mass beyond the reach at its ends."""
     inside = np.arange(-reach + 1, reach + shift)
     scale = math.tanh(0.5 * rate)
     rows = []
     for centre in (0, shift):
-        tails = [math.exp(-rate * (side + 1.0)) / (1.0 + math.exp(-rate)) for side in (reach + centre - 1, reach + shift - centre - 1)]
-        rows.append(np.concatenate([tails[:1], scale * np.exp(-rate * np.abs(inside - centre)), tails[1:]]))
+        tails = [
+            math.exp(-rate * (side + 1.0)) / (1.0 + math.exp(-rate))
+            for side in (reach + centre - 1, reach + shift - centre - 1)
+        ]
+        rows.append(
+            np.concatenate([tails[:1], scale * np.exp(-rate * np.abs(inside - centre)), tails[1:]])
+        )
     return np.array(rows)
 
 
-@pytest.mark.parametrize("order", ORDERS)
-@pytest.mark.parametrize("shift", [1, 4])
+@check_all("order", ORDERS)
+@check_all("shift", [1, 4])
 def test_renyi_of_discrete_laplace_noise(order: float, shift: int) -> None:
     rows = geometric(0.4, shift)
     assert rows.sum(axis=1) == pytest.approx([1.0, 1.0], rel=1e-12)
-    exact, found = exact_renyi(rows[0], rows[1], order), TwoLaws.of(rows).renyi(order, 1.0)
+    exact = exact_renyi(rows[0], rows[1], order)
+    found = TwoLaws.of(rows).renyi(order, 1.0)
     assert exact * (1.0 - 1e-11) <= found <= exact * (1.0 + 1e-3)
 
 
-@pytest.mark.parametrize("order", ORDERS)
+@check_all("order", ORDERS)
 def test_renyi_of_one_pair_is_close(order: float) -> None:
     rows = np.array([[0.5, 0.2, 0.2, 0.1], [0.1, 0.2, 0.2, 0.5]])  # alike in both directions
     exact = exact_renyi(rows[0], rows[1], order)
@@ -123,13 +150,17 @@ def test_what_is_not_certified_is_infinite() -> None:
         def delta(self, epsilon: float, distance: float) -> float:
             return math.nan
 
-    for ask in (lambda: Wrong().renyi(2.0, 1.0), lambda: Wrong().tradeoff(1.0), lambda: Wrong().to_pld(1.0)):
+    for ask in (
+        lambda: Wrong().renyi(2.0, 1.0),
+        lambda: Wrong().tradeoff(1.0),
+        lambda: Wrong().to_pld(1.0),
+    ):
         with pytest.raises(NotCertified):
             ask()
 
 
 def test_a_curve_that_is_wrong_by_a_little_stays_above() -> None:
-    """Samples that jump, and that are not convex: the pair lies above every one of their running minima at the samples or below."""
+    """Discontinuous, non-convex samples: the pair lies above their running minima."""
     epsilons = np.linspace(0.0, 2.0, 40)
     truth = [PureProfile(1.0).delta(epsilon, 2.0) for epsilon in epsilons]
     jumpy = [min(1.0, value * (1.0 + 0.1 * (place % 3))) for place, value in enumerate(truth)]
@@ -139,20 +170,21 @@ def test_a_curve_that_is_wrong_by_a_little_stays_above() -> None:
     assert pair.renyi(2.0) >= exact_renyi(*coins(2.0), 2.0)
 
 
-@pytest.mark.parametrize(
+@check_all(
     "rows",
     [
         np.array([[0.5, 0.2, 0.2, 0.1], [0.1, 0.2, 0.2, 0.5]]),
         np.array([[0.6, 0.3, 0.1], [0.2, 0.3, 0.5]]),
         np.stack(coins(3.0)),
     ],
-    ids=["symmetric", "not symmetric", "coins"],
 )
 def test_the_trade_off_is_below_the_exact_one(rows: Floats) -> None:
     curve = TwoLaws.of(rows).tradeoff(1.0)
     alphas = np.linspace(0.0, 1.0, 201)
     found = curve(alphas)
-    exact = np.array([min(exact_trade_off(p, q, alpha) for p, q in (rows, rows[::-1])) for alpha in alphas])
+    exact = np.array(
+        [min(exact_trade_off(p, q, alpha) for p, q in (rows, rows[::-1])) for alpha in alphas]
+    )
     assert np.all(found <= exact + 1e-12)
     if rows.shape[1] != 3:
         assert np.all(found >= exact - 1e-3)
@@ -178,12 +210,13 @@ def test_the_trade_off_is_its_own_inverse_and_made_of_lines() -> None:
     np.testing.assert_allclose(curve(curve(inside)), inside, rtol=1e-9, atol=1e-12)
 
 
-@pytest.mark.parametrize(
+@check_all(
     ("profile", "distance"),
     [(PureProfile(1.0), 1.0), (PureProfile(0.37), 3.0), (TwoLaws.of(geometric(0.4, 4)), 1.0)],
-    ids=["coins", "between", "geometric"],
 )
-def test_loss_distributions_dominate_and_are_close(profile: PrivacyProfile, distance: float) -> None:
+def test_loss_distributions_dominate_and_are_close(
+    profile: PrivacyProfile, distance: float
+) -> None:
     pld = profile.to_pld(distance)
     for epsilon in np.linspace(0.0, profile.pure(distance), 60):
         delta = profile.delta(float(epsilon), distance)
@@ -193,17 +226,24 @@ def test_loss_distributions_dominate_and_are_close(profile: PrivacyProfile, dist
 
 def test_composition_there_and_here() -> None:
     profile = PureProfile(0.5)
-    there, here = profile.to_pld(1.0).self_compose(10), compose_rounds(profile, 10)
+    there = profile.to_pld(1.0).self_compose(10)
+    here = compose_rounds(profile, 10)
     for epsilon in (0.2, 1.0, 2.0, 3.0):
-        assert there.get_delta_for_epsilon(epsilon) == pytest.approx(here.delta(epsilon, 1.0), rel=2e-3)
+        assert there.get_delta_for_epsilon(epsilon) == pytest.approx(
+            here.delta(epsilon, 1.0), rel=2e-3
+        )
     both = profile.to_pld(1.0).compose(PureProfile(1.0).to_pld(1.0))
-    assert both.get_delta_for_epsilon(1.2) == pytest.approx(compose_profiles([profile, PureProfile(1.0)]).delta(1.2, 1.0), rel=2e-3)
+    assert both.get_delta_for_epsilon(1.2) == pytest.approx(
+        compose_profiles([profile, PureProfile(1.0)]).delta(1.2, 1.0), rel=2e-3
+    )
 
 
 def test_curves_of_shuffled_reports() -> None:
     answer = ms.amplify(KaryRandomizedResponse(10, 1.0), 10**6, relative=1e-3)
     pair = answer.upper.dominating_pair(1.0, points=32)
-    assert 0.0 < pair.renyi(1.0) <= pair.renyi(2.0) <= pair.renyi(20.0) <= answer.epsilon(1e-15).upper
+    assert (
+        0.0 < pair.renyi(1.0) <= pair.renyi(2.0) <= pair.renyi(20.0) <= answer.epsilon(1e-15).upper
+    )
     assert answer.delta(0.0).lower <= math.sqrt(0.5 * pair.renyi(1.0))  # Pinsker
     curve = answer.upper.tradeoff(1.0, points=32)
     assert curve(0.5) == pytest.approx(0.5 - answer.delta(0.0).upper, abs=1e-5)
@@ -239,16 +279,22 @@ def test_bad_input() -> None:
         dominating_pair([0.0, 0.0], [0.1, 0.1])
 
 
-@pytest.mark.parametrize("seed", range(6))
+@check_all("seed", range(6))
 def test_the_lower_hull_is_that_of_points_taken_one_by_one(seed: int) -> None:
     rng = np.random.default_rng(seed)
     at = np.cumsum(np.append(0.0, rng.uniform(0.01, 0.2, 80)))
-    fall = fall_rates(at, np.minimum.accumulate(np.exp(-at) * (1.0 + rng.random(81) * [0.0, 1e-12, 1e-3, 0.3, 3.0, 0.01][seed]) / 4.0))
+    fall = fall_rates(
+        at,
+        np.minimum.accumulate(
+            np.exp(-at) * (1.0 + rng.random(81) * [0.0, 1e-12, 1e-3, 0.3, 3.0, 0.01][seed]) / 4.0
+        ),
+    )
 
     def one(a: int, b: int) -> float:
         return float(fall(np.array([a]), np.array([b]))[0])
 
-    vertices, falls = [-1], [math.inf]
+    vertices = [-1]
+    falls = [math.inf]
     for b in range(81):
         slope = one(vertices[-1], b)
         while len(vertices) > 1 and slope >= falls[-1]:

@@ -1,4 +1,4 @@
-"""The sentence, its numbers, and what may not become one."""
+"""Guarantees: the sentence, its numbers, and what may not become one."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from pydantic import ValidationError
+from tests.tables import check_all
 
 from metricshuffle.accounting.sums.additive_noise import AdditiveNoise
 from metricshuffle.errors import NotCertified
@@ -21,21 +22,39 @@ SHUFFLER = Trust(trusted="shuffler", honest_reports=900)
 
 def guarantee(**changes: Any) -> Guarantee:
     fields: dict[str, Any] = {
-        "epsilon": 1.0, "delta": 1e-6, "distance": 100.0, "unit": "kcal", "shape": "linear", "protects": "people together",
-        "trust": SHUFFLER, "bound": "exact",
-    }  # fmt: skip
+        "epsilon": 1.0,
+        "delta": 1e-6,
+        "distance": 100.0,
+        "unit": "kcal",
+        "shape": "linear",
+        "protects": "people together",
+        "trust": SHUFFLER,
+        "bound": "exact",
+    }
     return Guarantee(**{**fields, **changes})
 
 
 def test_the_sentence() -> None:
     assert str(guarantee()) == (
-        "Hidden at epsilon 1, and proportionally less for a smaller move (delta 1e-06): values moving by up to 100 kcal in total, "
-        "over any number of people, as long as the shuffler is honest and at least 900 reports come from honest people (bound: exact)."
+        "Hidden at epsilon 1, and proportionally less for a smaller move (delta 1e-06): "
+        "values moving by up to 100 kcal in total, "
+        "over any number of people, as long as the shuffler is honest and at least 900 "
+        "reports come from honest people (bound: exact)."
     )
-    flat = guarantee(shape="flat", delta=0.0, protects="one person", trust=Trust(trusted="nobody"), rounds=3, between="cells", unit="")
+    flat = guarantee(
+        shape="flat",
+        delta=0.0,
+        protects="one person",
+        trust=Trust(trusted="nobody"),
+        rounds=3,
+        between="cells",
+        unit="",
+    )
     assert str(flat) == (
-        "Hidden at epsilon 1 (with certainty, over all 3 rounds together): one person's value moving by up to 100 "
-        "(distance between cells) even if everyone else, the shuffler included, colludes (bound: exact)."
+        "Hidden at epsilon 1 (with certainty, over all 3 rounds together): one person's "
+        "value moving by up to 100 "
+        "(distance between cells) even if everyone else, the shuffler included, colludes "
+        "(bound: exact)."
     )
     assert "earth mover" in str(guarantee(protects="one user's items"))
     assert "sees the raw values" in str(guarantee(trust=Trust(trusted="curator")))
@@ -53,9 +72,17 @@ def test_printed_promises_are_rounded_up() -> None:
     assert format_number(12345.0) == "12,345"
 
 
-@pytest.mark.parametrize(
+@check_all(
     "changes",
-    [{"epsilon": math.nan}, {"epsilon": -1.0}, {"delta": 1.5}, {"delta": math.nan}, {"distance": math.inf}, {"rounds": 0}, {"extra": 1}],
+    [
+        {"epsilon": math.nan},
+        {"epsilon": -1.0},
+        {"delta": 1.5},
+        {"delta": math.nan},
+        {"distance": math.inf},
+        {"rounds": 0},
+        {"extra": 1},
+    ],
 )
 def test_impossible_numbers_are_refused(changes: dict[str, Any]) -> None:
     with pytest.raises(ValidationError):
@@ -63,11 +90,27 @@ def test_impossible_numbers_are_refused(changes: dict[str, Any]) -> None:
 
 
 def from_profile(profile: Any, distance: float, step: float = 1.0, delta: float = 0.0) -> Guarantee:
-    return Guarantee.from_profile(profile, delta=delta, distance=distance, unit="m", protects="people together", trust=SHUFFLER, step=step)
+    return Guarantee.from_profile(
+        profile,
+        delta=delta,
+        distance=distance,
+        unit="m",
+        protects="people together",
+        trust=SHUFFLER,
+        step=step,
+    )
 
 
-@pytest.mark.parametrize(
-    ("distance", "step", "steps"), [(0.3, 0.1, 3), (0.7, 0.1, 7), (2.3, 0.1, 23), (1e6, 1.0, 10**6), (0.29, 0.1, 2), (5.0, 2.0, 2)]
+@check_all(
+    ("distance", "step", "steps"),
+    [
+        (0.3, 0.1, 3),
+        (0.7, 0.1, 7),
+        (2.3, 0.1, 23),
+        (1e6, 1.0, 10**6),
+        (0.29, 0.1, 2),
+        (5.0, 2.0, 2),
+    ],
 )
 def test_steps_are_not_lost_to_rounding(distance: float, step: float, steps: int) -> None:
     """0.3 / 0.1 is 2.9999999999999996 in doubles, but three steps fit."""
@@ -97,7 +140,16 @@ def test_only_an_upper_bound_becomes_a_guarantee() -> None:
 
 
 def test_epsilon_and_delta_are_put_into_words_that_are_true() -> None:
-    """A factor rounded up and a probability that is added: a loss above epsilon may have more probability than delta."""
+    """A factor rounded up and an added probability.
+
+    A loss above epsilon may have more probability than delta.
+    """
     assert likelihood_text(1.0, 0.0) == "at most 2.719 times as likely with one as with the other"
-    assert likelihood_text(1.0, 1.23e-6) == "at most 2.719 times as likely with one as with the other, plus a probability of 1.23e-06"
-    assert likelihood_text(1e4, 0.0) == "at most e^10,000 times as likely with one as with the other"
+    assert (
+        likelihood_text(1.0, 1.23e-6)
+        == "at most 2.719 times as likely with one as with the other, plus a probability of "
+        "1.23e-06"
+    )
+    assert (
+        likelihood_text(1e4, 0.0) == "at most e^10,000 times as likely with one as with the other"
+    )

@@ -1,4 +1,4 @@
-"""delta at an infinite epsilon is the probability of what the other input rules out, and no upper bound is below it."""
+"""delta at infinite epsilon: the probability of impossible outputs, never undercut."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 from tests.oracles.shuffled_brute_force import multiset_weights
+from tests.tables import check_all
 
 import metricshuffle as ms
 from metricshuffle.accounting.composition.composed_profile import compose_rounds
@@ -34,21 +35,30 @@ TOTAL = 16
 
 
 def ruled_out(rows: list[list[int]], a: int, b: int, others: list[list[int]]) -> float:
-    """The probability, if the first person holds a, of multisets that are impossible if they hold b."""
-    first, second = multiset_weights([rows[a], *others]), multiset_weights([rows[b], *others])
-    return float(Fraction(sum(weight for counts, weight in first.items() if not second.get(counts)), TOTAL ** (len(others) + 1)))
+    """Probability, if the first person holds a, of multisets that are impossible with b."""
+    first = multiset_weights([rows[a], *others])
+    second = multiset_weights([rows[b], *others])
+    return float(
+        Fraction(
+            sum(weight for counts, weight in first.items() if not second.get(counts)),
+            TOTAL ** (len(others) + 1),
+        )
+    )
 
 
 def truth(rows: list[list[int]], crowds: list[list[list[int]]]) -> float:
-    """The largest over all pairs and over what each of the others may hold (a list of laws for each)."""
+    """Largest value over all pairs and all laws of the others (a list for each)."""
     pairs = itertools.permutations(range(len(rows)), 2)
-    return max(ruled_out(rows, a, b, list(held)) for a, b in pairs for held in itertools.product(*crowds))
+    return max(
+        ruled_out(rows, a, b, list(held)) for a, b in pairs for held in itertools.product(*crowds)
+    )
 
 
 def drawn_channel(seed: int) -> list[list[int]]:
     """Weights with zeros among them."""
     drawn = np.random.default_rng(seed)
-    inputs, outputs = int(drawn.integers(2, 4)), int(drawn.integers(2, 5))
+    inputs = int(drawn.integers(2, 4))
+    outputs = int(drawn.integers(2, 5))
     while True:
         shares = drawn.dirichlet(np.ones(outputs), inputs) * (drawn.random((inputs, outputs)) < 0.6)
         if np.all(shares.sum(axis=1) > 0.0):
@@ -79,10 +89,11 @@ def test_the_identity_hides_nothing() -> None:
     assert not identity.local_profile().covers(math.inf, 0.5, 1.0, "flat")
 
 
-@pytest.mark.parametrize("seed", range(12))
+@check_all("seed", range(12))
 def test_no_upper_bound_is_below_what_the_other_input_rules_out(seed: int) -> None:
     rows = drawn_channel(seed)
-    channel, alone = channel_of(rows), truth(rows, [])
+    channel = channel_of(rows)
+    alone = truth(rows, [])
     apart = channel_of(rows, distances=1.0 - np.eye(len(rows)))
     for epsilon in FAR:
         for profile in (
@@ -105,18 +116,24 @@ def test_no_upper_bound_is_below_what_the_other_input_rules_out(seed: int) -> No
                 assert profile.delta(epsilon, 1.0) >= exact * (1 - 1e-12)
 
 
-@pytest.mark.parametrize("seed", range(8))
+@check_all("seed", range(8))
 def test_rounds_groups_and_lists_of_values_are_covered(seed: int) -> None:
-    rows, more = drawn_channel(seed), drawn_channel(seed)[::-1]
-    channel, alone = channel_of(rows), truth(rows, [])
+    rows = drawn_channel(seed)
+    more = drawn_channel(seed)[::-1]
+    channel = channel_of(rows)
+    alone = truth(rows, [])
     uniform = [TOTAL // len(rows[0])] * len(rows[0])
     uniform[0] += TOTAL - sum(uniform)
     for epsilon in (800.0, math.inf):
         twice = 1.0 - (1.0 - alone) ** 2
         assert ms.amplify(channel, 1, rounds=2).delta(epsilon).upper >= twice * (1 - 1e-12)
         assert compose_rounds(channel.local_profile(), 2).delta(epsilon, 1.0) >= twice * (1 - 1e-12)
-        assert ms.amplify(RandomTask((0.5, 0.5), (channel, channel)), 1).delta(epsilon).upper >= alone * (1 - 1e-12)
-        members = ms.amplify(Groups([(channel, 2), (channel_of(more), 1)], dummies=[(np.array(uniform) / TOTAL, 1)])).delta(epsilon)
+        assert ms.amplify(RandomTask((0.5, 0.5), (channel, channel)), 1).delta(
+            epsilon
+        ).upper >= alone * (1 - 1e-12)
+        members = ms.amplify(
+            Groups([(channel, 2), (channel_of(more), 1)], dummies=[(np.array(uniform) / TOTAL, 1)])
+        ).delta(epsilon)
         crowds = [[rows, more, [uniform]], [rows, rows, [uniform]]]
         for found, own, others in zip(members, (rows, more), crowds, strict=True):
             exact = truth(own, others)
@@ -135,9 +152,16 @@ def test_sums_of_bounded_noise_keep_what_lies_beyond_their_support() -> None:
             assert exact.delta(epsilon, steps) == pytest.approx(beyond, rel=1e-6)
             assert exact.delta(epsilon, steps) >= beyond * (1 - 1e-9)
             assert exact.curve(np.array([0.0, epsilon]), steps)[1] >= beyond * (1 - 1e-9)
-            for profile in (Clamped(exact, 1e-3), RarelyClampedProfile(exact, 1e-9), SplitAndMix(exact, 40.0), QuantisedProfile(exact, 1)):
+            for profile in (
+                Clamped(exact, 1e-3),
+                RarelyClampedProfile(exact, 1e-9),
+                SplitAndMix(exact, 40.0),
+                QuantisedProfile(exact, 1),
+            ):
                 assert profile.delta(epsilon, steps) >= beyond * (1 - 1e-9)
-            assert compose_rounds(exact, 2).delta(epsilon, steps) >= (1.0 - (1.0 - beyond) ** 2) * (1 - 1e-9)
+            assert compose_rounds(exact, 2).delta(epsilon, steps) >= (1.0 - (1.0 - beyond) ** 2) * (
+                1 - 1e-9
+            )
 
 
 def test_what_is_private_without_a_delta_stays_so() -> None:
@@ -146,6 +170,8 @@ def test_what_is_private_without_a_delta_stays_so() -> None:
         assert PureUpTo(1.0, 2.0).delta(epsilon, 1.0) == 0.0
         assert PureUpTo(1.0, 2.0).delta(epsilon, 3.0) == 1.0
         assert ms.amplify(KaryRandomizedResponse(4, 1.0), 10).delta(epsilon).upper == 0.0
-    assert two_reports(BinaryReports.from_rows(np.array([[1.0, 0.0], [0.5, 0.5]]), 0, 1), 3, math.inf).upper == pytest.approx(0.5, rel=1e-9)
+    assert two_reports(
+        BinaryReports.from_rows(np.array([[1.0, 0.0], [0.5, 0.5]]), 0, 1), 3, math.inf
+    ).upper == pytest.approx(0.5, rel=1e-9)
     with pytest.raises(InputError, match="finite"):
         ms.fewest_users(KaryRandomizedResponse(4, 1.0), math.inf, 1e-6)

@@ -1,4 +1,4 @@
-"""What every profile shares: searches, promises at every distance, and the pure profile."""
+"""Common parts of profiles: searches, guarantees at every distance, and the pure profile."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from fractions import Fraction
 import mpmath
 import pytest
 from mpmath import mpf
+from tests.tables import check_all
 
 from metricshuffle.errors import InputError, NotCertified
 from metricshuffle.numerics.certified_search import last_certified
@@ -18,14 +19,21 @@ from metricshuffle.privacy.profile import Band, PrivacyProfile, PureProfile
 
 @dataclass(frozen=True)
 class Gaussianlike(PrivacyProfile):
-    """delta(e; d) = exp(-(e/d^power)^2), a made-up profile that rises in d and falls in e, and remembers what was asked."""
+    """Profile delta(e; d) = exp(-(e/d^power)^2) that records its evaluations.
+
+    It rises in d and falls in e.
+    """
 
     power: float = 1.0
     asked: list[tuple[float, float]] = field(default_factory=list)
 
     def delta(self, epsilon: float, distance: float) -> float:
         self.asked.append((epsilon, distance))
-        return max(1e-250, math.exp(-((epsilon / math.floor(distance) ** self.power) ** 2))) if distance >= 1 else 0.0
+        return (
+            max(1e-250, math.exp(-((epsilon / math.floor(distance) ** self.power) ** 2)))
+            if distance >= 1
+            else 0.0
+        )
 
 
 def test_last_certified_returns_only_what_passed() -> None:
@@ -52,22 +60,25 @@ def test_epsilon_is_certified_and_smallest() -> None:
     assert Gaussianlike(power=9.0).epsilon(1e-6, 50) == math.inf
 
 
-@pytest.mark.parametrize("power", [0.5, 1.0, 1.5])
-@pytest.mark.parametrize("distance", [1, 7, 30, 30.4])
+@check_all("power", [0.5, 1.0, 1.5])
+@check_all("distance", [1, 7, 30, 30.4])
 def test_covers_is_exactly_every_whole_distance(power: float, distance: float) -> None:
-    profile, steps = Gaussianlike(power), math.floor(distance)
+    profile = Gaussianlike(power)
+    steps = math.floor(distance)
     for epsilon in (0.5, 3.7, 40.0, 300.0):
         worst = max(profile.delta(epsilon * d / distance, d) for d in range(1, steps + 1))
         assert profile.covers(epsilon, min(worst * (1 + 1e-9), 0.999), distance) == (worst < 0.999)
         assert not profile.covers(epsilon, worst * (1 - 1e-9), distance)
         flat = profile.delta(epsilon, distance)
-        assert profile.covers(epsilon, min(flat * (1 + 1e-9), 0.999), distance, "flat") == (flat < 0.999)
+        assert profile.covers(epsilon, min(flat * (1 + 1e-9), 0.999), distance, "flat") == (
+            flat < 0.999
+        )
         assert not profile.covers(epsilon, flat * (1 - 1e-9), distance, "flat")
 
 
 @dataclass(frozen=True)
 class Step(PrivacyProfile):
-    """Kept at slope 1 except from distance `at` on, where 2 more is needed: a linear promise is hardest to keep exactly there."""
+    """Profile of slope 1, with 2 more from distance `at` on, the hardest for a linear target."""
 
     at: int
 
@@ -75,7 +86,7 @@ class Step(PrivacyProfile):
         return 0.5 if epsilon < math.floor(distance) + 2 * (distance >= self.at) else 1e-9
 
 
-@pytest.mark.parametrize("at", [1, 2, 13, 16, 17, 37, 39, 40])
+@check_all("at", [1, 2, 13, 16, 17, 37, 39, 40])
 def test_covers_finds_the_one_distance_that_fails(at: int) -> None:
     enough = 40 * (at + 2) / at
     assert Step(at).covers(enough * (1 + 1e-12), 1e-6, 40)
@@ -88,7 +99,10 @@ def test_covers_rounds_its_epsilons_down() -> None:
     assert len(profile.asked) >= 2
     starts = sorted({d for _, d in profile.asked})
     for epsilon, last in profile.asked:
-        assert any(Fraction(epsilon) < Fraction(0.7) * first / Fraction(11.3) for first in range(1, int(last) + 1))
+        assert any(
+            Fraction(epsilon) < Fraction(0.7) * first / Fraction(11.3)
+            for first in range(1, int(last) + 1)
+        )
     assert starts[-1] == 11
 
 
@@ -113,10 +127,14 @@ def test_pure_tolerance_is_the_rounding_of_decimals_and_no_more() -> None:
 
 def test_pure_profile_is_randomized_response() -> None:
     profile = PureProfile(0.25)
-    for epsilon, distance in itertools.product((0.0, 0.1, 0.9999, 1.0, 3.0, 200.0), (0.0, 1e-9, 0.5, 4.0, 1000.0)):
+    for epsilon, distance in itertools.product(
+        (0.0, 0.1, 0.9999, 1.0, 3.0, 200.0), (0.0, 1e-9, 0.5, 4.0, 1000.0)
+    ):
         with mpmath.workdps(40):
             cost = mpf(0.25) * mpf(distance)
-            truth = max(mpf(0), (mpmath.exp(cost) - mpmath.exp(mpf(epsilon))) / (mpmath.exp(cost) + 1))
+            truth = max(
+                mpf(0), (mpmath.exp(cost) - mpmath.exp(mpf(epsilon))) / (mpmath.exp(cost) + 1)
+            )
         found = profile.delta(epsilon, distance)
         assert truth <= found <= truth * (1 + 1e-14) + 1e-15
     assert profile.epsilon(0.0, 8) == pytest.approx(2.0, rel=1e-15)
@@ -129,14 +147,18 @@ def test_a_pure_profile_covers_real_distances() -> None:
     assert PureProfile(100.0).covers(50.0, 0.0, 0.5)
     assert PureProfile(100.0).covers(0.001, 0.0, 0.0)
     # With a delta, the farthest distance is the hardest.
-    profile, epsilon, distance = PureProfile(2.0), 1.0, 1.5
+    profile = PureProfile(2.0)
+    epsilon = 1.0
+    distance = 1.5
     level = profile.delta(epsilon, distance)
-    assert all(profile.delta(epsilon * d / distance, d) <= level for d in (0.01, 0.3, 1.0, 1.2, 1.4999))
+    assert all(
+        profile.delta(epsilon * d / distance, d) <= level for d in (0.01, 0.3, 1.0, 1.2, 1.4999)
+    )
     assert profile.covers(epsilon, level * (1 + 1e-12), distance)
     assert not profile.covers(epsilon, level * (1 - 1e-12), distance)
 
 
-@pytest.mark.parametrize("wrong", [math.nan, -1.0, "1", None])
+@check_all("wrong", [math.nan, -1.0, "1", None])
 def test_wrong_numbers_are_refused(wrong: object) -> None:
     profile = PureProfile(1.0)
     with pytest.raises(InputError, match="epsilon"):

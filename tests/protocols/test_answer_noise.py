@@ -1,4 +1,4 @@
-"""Noise on vectors of answers: the law that leaves is the law that is accounted for."""
+"""Noise on answer vectors: the sampled law is the accounted one."""
 
 from __future__ import annotations
 
@@ -35,20 +35,30 @@ def test_laplace_reports_have_the_exact_law_of_the_sum_rounded_down() -> None:
 
 @pytest.mark.parametrize("rate", [0.3, 1.0, 7.7, 25.0])
 def test_the_exact_law_of_a_report_keeps_the_rate_for_users_of_any_size(rate: float) -> None:
-    """Two points, up to three items: every cell that can leave, both directions, with the masses the sampler has."""
+    """Two points, up to three items: every cell, both directions, the sampler's masses."""
     people = users_of(Clustered(2, 2, 0.3))
     query = UserHistogram(people)
     coordinates = TreeEdges().coordinates(query)
     noise = AnswerNoise("l1", 1.0 / rate, coordinates.numbers.shape[1], cell=1.0 / rate)
     grid = GridLaplace.at_least(noise.scale, Fraction(noise.cell))
-    sets = [items for size in (1, 2, 3) for items in itertools.combinations_with_replacement((0, 1, 2), size)]
+    sets = [
+        items
+        for size in (1, 2, 3)
+        for items in itertools.combinations_with_replacement((0, 1, 2), size)
+    ]
     answers = ExactAnswers.of(coordinates, *people.coded([list(items) for items in sets]))
     laws = []
     for user in range(len(sets)):
         exact = answers.exact(user)
-        laws.append(np.array([[math.log(grid.mass(value, cell)) for cell in range(-8, 9)] for value in exact]))
+        laws.append(
+            np.array(
+                [[math.log(grid.mass(value, cell)) for cell in range(-8, 9)] for value in exact]
+            )
+        )
     for a, b in itertools.combinations(range(len(sets)), 2):
-        loss = np.abs(laws[a] - laws[b]).max(axis=1).sum()  # coordinates are independent: the worst cells together
+        loss = (
+            np.abs(laws[a] - laws[b]).max(axis=1).sum()
+        )  # coordinates are independent: the worst cells together
         assert loss <= rate * people.distance(list(sets[a]), list(sets[b])) * (1.0 + 1e-9) + 1e-12
 
 
@@ -66,13 +76,16 @@ def test_mean_size_of_many_laplace_numbers_joins_up() -> None:
     noise = AnswerNoise("l1", 1.0, 1)
     assert noise.mean_size(1) == pytest.approx(1.0, rel=1e-12)
     assert noise.mean_size(2) == pytest.approx(1.5, rel=1e-12)
-    assert noise.mean_size(1001) / math.sqrt(1001) == pytest.approx(noise.mean_size(1000) / math.sqrt(1000), rel=1e-6)
+    assert noise.mean_size(1001) / math.sqrt(1001) == pytest.approx(
+        noise.mean_size(1000) / math.sqrt(1000), rel=1e-6
+    )
     assert noise.mean_size(10**5) / 10**5 * 0.04 == pytest.approx(1.42729929292e-4, rel=1e-5)
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_what_leaves_is_unbiased_and_as_wide_as_it_says(kind: Noise) -> None:
-    noise, users = AnswerNoise(kind, 0.5, 2), 1000
+    noise = AnswerNoise(kind, 0.5, 2)
+    users = 1000
     answers = ExactAnswers(np.tile([3.0, -1.0], (users, 1)), np.full(users, 2), 2)
     cells = noise.on_each(answers, Randomness.seeded(f"wide {kind}"))
     middles = noise.middles(cells, 1)
@@ -100,7 +113,9 @@ def test_the_scale_is_never_less_than_was_asked_for() -> None:
 
 def test_reports_drawn_in_parts_belong_to_their_users(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("metricshuffle.protocols.answer_noise.NUMBERS_AT_ONCE", 7)
-    answers = ExactAnswers(np.arange(60.0).reshape(20, 3) * 1000.0 * 6.0, np.array([1, 2, 3, 6] * 5), 0)
+    answers = ExactAnswers(
+        np.arange(60.0).reshape(20, 3) * 1000.0 * 6.0, np.array([1, 2, 3, 6] * 5), 0
+    )
     noise = AnswerNoise("l1", 1.0, 3)
     middles = noise.middles(noise.on_each(answers, Randomness.seeded(1)), 1)
     assert np.abs(middles - answers.floats()).max() < 30.0  # of answers at least 1000 apart

@@ -1,4 +1,4 @@
-"""What the code samples against what it says: expected errors, standard errors, intervals, and an audit of the privacy."""
+"""Samplers against statements: errors, standard errors, intervals, and a privacy audit."""
 
 from __future__ import annotations
 
@@ -21,27 +21,45 @@ from metricshuffle.randomizers.count_response import CountResponse
 
 
 def additive(
-    shape: Fraction, rate: float, padding: str = "none", radius: int = 0, span: int = 9, granularity: int = 1
+    shape: Fraction,
+    rate: float,
+    padding: str = "none",
+    radius: int = 0,
+    span: int = 9,
+    granularity: int = 1,
 ) -> AdditiveRandomizer:
-    return AdditiveRandomizer(span=span, shape=shape, rate=rate, padding=padding, radius=radius, granularity=granularity)
+    return AdditiveRandomizer(
+        span=span, shape=shape, rate=rate, padding=padding, radius=radius, granularity=granularity
+    )
 
 
 def unary(*randomizers: AdditiveRandomizer | CountResponse) -> Sums:
-    name = "randomized-response-shuffle" if isinstance(randomizers[0], CountResponse) else "polya-shuffle"
+    name = (
+        "randomized-response-shuffle"
+        if isinstance(randomizers[0], CountResponse)
+        else "polya-shuffle"
+    )
     return Sums(name=name, trusted="shuffler", randomizers=randomizers)
 
 
 def modular(*randomizers: AdditiveRandomizer, trusted: Who = "shuffler") -> Sums:
     shares = 3 if trusted == "shuffler" else 1
-    return Sums(name="polya-shuffle", trusted=trusted, randomizers=randomizers, modulus=2003, shares=shares)
+    return Sums(
+        name="polya-shuffle", trusted=trusted, randomizers=randomizers, modulus=2003, shares=shares
+    )
 
 
-ONE, THIRD, FIFTH = Fraction(1), Fraction(1, 3), Fraction(1, 5)
+ONE = Fraction(1)
+THIRD = Fraction(1, 3)
+FIFTH = Fraction(1, 5)
 MECHANISMS: dict[str, tuple[Sums, int]] = {
     "one geometric report": (modular(additive(ONE, 0.5), trusted="nobody"), 1),
     "geometric, shares": (modular(additive(ONE, 0.5)), 19),
     "polya, shares": (modular(additive(Fraction(1, 19), 0.25)), 19),
-    "polya, aggregator, two more than honest": (modular(additive(THIRD, 0.25), trusted="aggregator"), 5),
+    "polya, aggregator, two more than honest": (
+        modular(additive(THIRD, 0.25), trusted="aggregator"),
+        5,
+    ),
     "polya, clamped": (unary(additive(FIFTH, 0.25, "clamp", 60)), 5),
     "polya, bounded": (unary(additive(FIFTH, 0.25, "bounded", 20)), 5),
     "geometric, clamped": (unary(additive(ONE, 0.5, "clamp", 40)), 3),
@@ -53,13 +71,18 @@ MECHANISMS: dict[str, tuple[Sums, int]] = {
     "randomized response": (unary(CountResponse(span=9, flip=0.25)), 3),
     "binary randomized response": (unary(CountResponse(span=1, flip=0.125)), 19),
     "two axes, shares": (modular(additive(THIRD, 0.25), additive(THIRD, 0.25, span=5)), 3),
-    "two axes, clamped": (unary(additive(ONE, 0.5, "clamp", 40), additive(ONE, 0.5, "clamp", 40, span=5)), 2),
+    "two axes, clamped": (
+        unary(additive(ONE, 0.5, "clamp", 40), additive(ONE, 0.5, "clamp", 40, span=5)),
+        2,
+    ),
 }
 
 
 def spread_values(mechanism: Sums, people: int) -> np.ndarray:
     """Remainders of every size, so that roundings have their average variance."""
-    return np.stack([np.arange(people) % (randomizer.span + 1) for randomizer in mechanism.randomizers], axis=1).astype(np.int64)
+    return np.stack(
+        [np.arange(people) % (randomizer.span + 1) for randomizer in mechanism.randomizers], axis=1
+    ).astype(np.int64)
 
 
 @pytest.mark.parametrize("name", MECHANISMS)
@@ -70,7 +93,12 @@ def test_errors_are_as_large_as_stated_and_intervals_hold(name: str) -> None:
     errors = estimated_totals(mechanism, steps, runs, name) - steps.sum(axis=0)
     sizes = np.sqrt((errors**2).sum(axis=1))
     wobble = 4.5 * sizes.std() / math.sqrt(runs)
-    rough = 0.05 if any(randomizer.granularity > 1 for randomizer in mechanism.randomizers) or "binary" in name else 0.002
+    rough = (
+        0.05
+        if any(randomizer.granularity > 1 for randomizer in mechanism.randomizers)
+        or "binary" in name
+        else 0.002
+    )
     assert sizes.mean() == pytest.approx(mechanism.mean_error(people), abs=wobble, rel=rough)
     assert (np.abs(errors.mean(axis=0)) < 4.5 * errors.std(axis=0) / math.sqrt(runs)).all()
     stated = mechanism.standard_errors(people)
@@ -91,7 +119,9 @@ def test_errors_are_as_large_as_stated_and_intervals_hold(name: str) -> None:
             share = (np.abs(errors) <= mechanism.half_widths(people, level)).all(axis=1).mean()
         assert share >= level - 4.5 * math.sqrt(level * (1 - level) / runs)
         if level == 0.95 and rough < 0.05 and "two axes" not in name:
-            assert (np.abs(errors) <= 0.7 * mechanism.half_widths(people, level)).all(axis=1).mean() < level
+            assert (np.abs(errors) <= 0.7 * mechanism.half_widths(people, level)).all(
+                axis=1
+            ).mean() < level
 
 
 def test_the_curator_adds_noise_once_and_exactly() -> None:
@@ -123,11 +153,17 @@ AUDITED = [name for name in MECHANISMS if "curator" not in name and name != "two
 
 
 @pytest.mark.parametrize("name", AUDITED)
-def test_an_attacker_gains_no_more_than_certified_and_would_notice_a_fifth_less_noise(name: str) -> None:
-    """Values move by `far` in total; the attacker guesses from the sum. Lower confidence bounds never pass the profile."""
+def test_an_attacker_gains_no_more_than_certified_and_would_notice_a_fifth_less_noise(
+    name: str,
+) -> None:
+    """Attack on the sum with moves of `far` in total: lower bounds stay below the profile."""
     mechanism, people = MECHANISMS[name]
     runs = min(50_000, 350_000 // people)
-    far = {"binary randomized response": 1, "rounded first, clamped": 6, "rounded first, shares": 8}.get(name, 5)
+    far = {
+        "binary randomized response": 1,
+        "rounded first, clamped": 6,
+        "rounded first, shares": 8,
+    }.get(name, 5)
     near_values = np.zeros((people, len(mechanism.randomizers)), dtype=np.int64)
     far_values = near_values.copy()
     far_values[0] = far if len(mechanism.randomizers) == 1 else (5, 5)
@@ -135,11 +171,20 @@ def test_an_attacker_gains_no_more_than_certified_and_would_notice_a_fifth_less_
         far_values[:] = 1  # everybody moves a little
     distance = float(np.linalg.norm(far_values.sum(axis=0)))
     profile = claimed(mechanism, people)
-    samples = [observed_sums(mechanism, values, runs, f"{name} {side}") for side, values in enumerate((near_values, far_values))]
+    samples = [
+        observed_sums(mechanism, values, runs, f"{name} {side}")
+        for side, values in enumerate((near_values, far_values))
+    ]
     for epsilon in (0.0, 0.4, 1.0):
         assert certain_delta(samples[0], samples[1], epsilon) <= profile.delta(epsilon, distance)
         assert certain_delta(samples[1], samples[0], epsilon) <= profile.delta(epsilon, distance)
     weaker = less_noisy(mechanism)
-    samples = [observed_sums(weaker, values, runs, f"less {name} {side}") for side, values in enumerate((near_values, far_values))]
-    seen = [certain_delta(samples[0], samples[1], epsilon) / profile.delta(epsilon, distance) for epsilon in (0.0, 0.4, 1.0)]
+    samples = [
+        observed_sums(weaker, values, runs, f"less {name} {side}")
+        for side, values in enumerate((near_values, far_values))
+    ]
+    seen = [
+        certain_delta(samples[0], samples[1], epsilon) / profile.delta(epsilon, distance)
+        for epsilon in (0.0, 0.4, 1.0)
+    ]
     assert max(seen) > 1.0

@@ -1,4 +1,4 @@
-"""A saved task of noisy vectors with any of its numbers changed: it is refused, or what it then says is true by another computation."""
+"""Vector tasks with a changed number: rejected, or true by another computation."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import json
 import math
 from collections.abc import Iterator
 from fractions import Fraction
-from itertools import pairwise
 from typing import Any
 
 import mpmath
@@ -33,11 +32,27 @@ PLANS: dict[str, tuple[Any, ms.Target, dict[str, Any]]] = {
     "line, three rounds": (LINE, ms.Target(1.0, 1e-6, 3.0), {"floor": False, "rounds": 3}),
     "line, curator": (LINE, ms.Target(1.0, 0.0, 3.0), {"trusted": "curator"}),
     "line, adder": (LINE, ms.Target(1.0, 0.0, 3.0), {"trusted": "aggregator", "floor": False}),
-    "grid": (ms.Histogram(ms.Grid(3, 2, 100.0, "m")), ms.Target(1.0, 1e-6, 200.0), {"max_local_epsilon": 5.0}),
+    "grid": (
+        ms.Histogram(ms.Grid(3, 2, 100.0, "m")),
+        ms.Target(1.0, 1e-6, 200.0),
+        {"max_local_epsilon": 5.0},
+    ),
     "labels": (ms.Histogram(ms.Categories(["a", "b", "c"])), ms.Target(1.0, 1e-6, 1.0), {}),
-    "items": (ms.UserHistogram(Users(Space(ms.Integers(0, 3)), 2)), ms.Target(1.0, 1e-6, 2.0), {"max_local_epsilon": 5.0}),
-    "any items": (ms.UserHistogram(Users(Space(ms.Integers(0, 3)), None)), ms.Target(1.0, 1e-6, 2.0), {"most_items": 3}),
-    "tree": (ms.UserHistogram(Users(users_of(Clustered(2, 2, 0.2)).items_in, 2)), ms.Target(1.0, 1e-6, 0.5), {}),
+    "items": (
+        ms.UserHistogram(Users(Space(ms.Integers(0, 3)), 2)),
+        ms.Target(1.0, 1e-6, 2.0),
+        {"max_local_epsilon": 5.0},
+    ),
+    "any items": (
+        ms.UserHistogram(Users(Space(ms.Integers(0, 3)), None)),
+        ms.Target(1.0, 1e-6, 2.0),
+        {},
+    ),
+    "tree": (
+        ms.UserHistogram(Users(users_of(Clustered(2, 2, 0.2)).items_in, 2)),
+        ms.Target(1.0, 1e-6, 0.5),
+        {},
+    ),
 }
 
 SOME = ("line, flat", "line, adder", "line, curator", "any items")
@@ -45,7 +60,13 @@ SOME = ("line, flat", "line, adder", "line, curator", "any items")
 
 def numbers(part: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[tuple[Any, ...], Any]]:
     """Every number of a document, and every null, with the way to it."""
-    inside = part.items() if isinstance(part, dict) else enumerate(part) if isinstance(part, list) else ()
+    inside = (
+        part.items()
+        if isinstance(part, dict)
+        else enumerate(part)
+        if isinstance(part, list)
+        else ()
+    )
     for key, value in inside:
         yield from numbers(value, (*path, key))
     if part is None or (isinstance(part, int | float) and not isinstance(part, bool)):
@@ -69,7 +90,16 @@ def others(value: Any) -> list[Any]:
         return [1, 2]
     if isinstance(value, int):
         return [value + 1, value - 1, 2 * value, value // 2, 0, -value, 10**6 * value]
-    return [2.0 * value, 0.5 * value, 1.01 * value, 0.99 * value, 0.0, -value, 1e6 * value, 1e-6 * value]
+    return [
+        2.0 * value,
+        0.5 * value,
+        1.01 * value,
+        0.99 * value,
+        0.0,
+        -value,
+        1e6 * value,
+        1e-6 * value,
+    ]
 
 
 def rounded_down(rate: float) -> Fraction:
@@ -82,33 +112,40 @@ class Truth:
 
     def __init__(self, task: Task) -> None:
         assert isinstance(task.protocol, NoisyVectors)
-        self.task, self.protocol, self.said = task, task.protocol, task.guarantee
+        self.task = task
+        self.protocol = task.protocol
+        self.said = task.guarantee
         space = space_of(task.query)
         self.table = self.protocol.features.table(space).toarray()
         weights = self.protocol.features.weights(space)
-        self.rates = np.array([float(rounded_down(self.protocol.factor * float(weight))) for weight in weights])
+        losses = [self.protocol.factor * float(weight) for weight in weights]
+        self.rates = np.array(
+            [
+                float(rounded_down(math.log1p(loss) if self.protocol.rounding else loss))
+                for loss in losses
+            ]
+        )
         points = space.domain.points(space.domain.all_values())
         self.apart = np.asarray(space.metric.pairwise(points, points))
         self.units: float = self.protocol.units
         query = task.query
-        if isinstance(query, UserHistogram) and query.people.items is None:
-            most = self.protocol.most_items or 0
-            rounded = sorted(
-                {(Fraction(c, m), (2 * self.protocol.units * c + m) // (2 * m)) for m in range(1, most + 1) for c in range(m + 1)}
-            )
-            steepest = max((s - r) / (v - u) for (u, r), (v, s) in pairwise(rounded))
-            self.units = float(steepest)
+        if self.protocol.rounding:
+            self.units = self.protocol.units / self.protocol.divisor
             assert self.protocol.floor is None
+            assert self.protocol.most_items is None
         elif isinstance(query, UserHistogram):
             assert self.units == query.people.items
         self.pairs = [(i, j) for i in range(len(self.table)) for j in range(i)]
 
     def loss(self, i: int, j: int) -> float:
-        return float(self.rates @ np.abs(self.table[i] - self.table[j])) * self.task.rounds
+        """Averages that are rounded at random lose e^rate - 1 for each unit of a tiny move."""
+        losses = np.expm1(self.rates) if self.protocol.rounding else self.rates
+        return float(losses @ np.abs(self.table[i] - self.table[j])) * self.task.rounds
 
     @property
     def mixing(self) -> float:
-        protocol, task = self.protocol, self.task
+        protocol = self.protocol
+        task = self.task
         if protocol.trusted != "shuffler":
             return 0.0
         bits = ((protocol.modulus or 0) - 1).bit_length()
@@ -119,7 +156,8 @@ class Truth:
 
     def check(self) -> None:
         """The promise if whoever is trusted is honest, and what is left if not."""
-        task, said = self.task, self.said
+        task = self.task
+        said = self.said
         if self.protocol.trusted in ("shuffler", "aggregator"):
             assert said.trust.honest_reports == task.honest >= self.protocol.sharers
         else:
@@ -127,48 +165,77 @@ class Truth:
         room = said.delta * (1.0 + 1e-9) - self.mixing
         assert room >= 0.0
         if said.shape == "linear" or not isinstance(task.query, Histogram):
-            most = max(self.loss(i, j) / self.apart[i, j] for i, j in self.pairs) * self.units * said.distance
+            most = (
+                max(self.loss(i, j) / self.apart[i, j] for i, j in self.pairs)
+                * self.units
+                * said.distance
+            )
             over = most - said.epsilon
             assert over <= 1e-12 * most or -math.expm1(-over) / (1.0 + math.exp(-most)) <= room
         else:
             for i, j in self.pairs:
-                if self.apart[i, j] <= said.distance and self.loss(i, j) > said.epsilon * (1.0 + 1e-12):
+                if self.apart[i, j] <= said.distance and self.loss(i, j) > said.epsilon * (
+                    1.0 + 1e-12
+                ):
                     sizes = np.abs(self.table[i] - self.table[j])
-                    moves = [(float(rate), int(size)) for rate, size in zip(self.rates, sizes, strict=True) if size] * task.rounds
+                    moves = [
+                        (float(rate), int(size))
+                        for rate, size in zip(self.rates, sizes, strict=True)
+                        if size
+                    ] * task.rounds
                     assert float(oracle.large_move_delta(moves, said.epsilon)) <= room
         self.check_alone()
 
     def check_alone(self) -> None:
         left = self.task.if_shuffler_colludes
-        assert (left.shape, left.trust.trusted, left.distance <= self.said.distance) == ("flat", "nobody", True)
+        assert (left.shape, left.trust.trusted, left.distance <= self.said.distance) == (
+            "flat",
+            "nobody",
+            True,
+        )
         if math.isinf(left.epsilon) or self.protocol.trusted == "nobody":
             return
         assert self.protocol.trusted != "curator"
-        floor, items = self.protocol.floor, self.units if isinstance(self.task.query, UserHistogram) else 1
+        floor = self.protocol.floor
+        items = self.units if isinstance(self.task.query, UserHistogram) else 1
         kept = math.inf
         if isinstance(floor, KaryRandomizedResponse):
             kept = math.log(floor.keep / floor.other) * items
         elif floor is not None:
             assert isinstance(floor, BoundedGeometric | PlanarGeometric)
             laws = np.log(np.array([floor.law(point) for point in range(len(self.table))]))
-            kept = max(float(np.max(laws[i] - laws[j])) / self.apart[i, j] for i, j in self.pairs) * items * left.distance
-        worst = max((self.alone(i, j) for i, j in self.pairs if self.apart[i, j] <= left.distance), default=0.0)
+            kept = (
+                max(float(np.max(laws[i] - laws[j])) / self.apart[i, j] for i, j in self.pairs)
+                * items
+                * left.distance
+            )
+        worst = max(
+            (self.alone(i, j) for i, j in self.pairs if self.apart[i, j] <= left.distance),
+            default=0.0,
+        )
         assert min(kept * self.task.rounds, worst * self.task.rounds) <= left.epsilon * (1.0 + 1e-8)
 
     def alone(self, i: int, j: int) -> float:
         """Of somebody all of whose items move from i to j (at least, if she holds several)."""
-        total, b = 0.0, mpmath.mpf(1) / self.protocol.sharers
+        total = 0.0
+        b = mpmath.mpf(1) / self.protocol.sharers
         for rate, size in zip(self.rates, np.abs(self.table[i] - self.table[j]), strict=True):
-            d = int(size) * (self.protocol.units if isinstance(self.task.query, UserHistogram) else 1)
+            units = self.units if isinstance(self.task.query, UserHistogram) else 1.0
+            d = math.floor(int(size) * units)
             if d:
                 p = mpmath.exp(-mpmath.mpf(float(rate)))
-                masses = [p**k * mpmath.binomial(b + k - 1, k) * mpmath.hyp2f1(b, b + k, k + 1, p * p) for k in (0, d)]
+                masses = [
+                    p**k * mpmath.binomial(b + k - 1, k) * mpmath.hyp2f1(b, b + k, k + 1, p * p)
+                    for k in (0, d)
+                ]
                 total += float(mpmath.log(masses[0] / masses[1]))
         return total
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize("name", [pytest.param(name, marks=[pytest.mark.slow] * (name not in SOME)) for name in PLANS])
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[pytest.mark.slow] * (name not in SOME)) for name in PLANS]
+)
 def test_changed_tasks_are_refused_or_true(name: str) -> None:
     query, target, options = PLANS[name]
     task = ms.plan(query, target, 50, protocols=["noisy-vectors"], **options).task

@@ -1,4 +1,4 @@
-"""The pure rate of noisy sums in every branch, against brute force over all moves of one person."""
+"""Pure rate of noisy sums in every branch, against brute force over all moves."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import math
 from itertools import product
 
 import pytest
+from tests.tables import check_all
 
 from metricshuffle.privacy.profile import Shape
 from metricshuffle.privacy.target import Target
@@ -13,15 +14,18 @@ from metricshuffle.protocols.sum_accounts import SumAccounts
 
 
 def worst_excess(accounts: SumAccounts, rate: float) -> float:
-    """Largest (epsilon spent / epsilon promised) over all moves of one person within the distance, by their definition."""
-    target, grain = accounts.target, accounts.grain
+    """Largest (epsilon spent / guaranteed) over all moves of one person, by definition."""
+    target = accounts.target
+    grain = accounts.grain
     far = target.distance * (1 + 1e-9)
     worst = 0.0
     if accounts.axes == 2:
         reach = math.floor(far)
         for i, j in product(range(reach + 1), repeat=2):
             if 0 < math.hypot(i, j) <= far:
-                promised = target.epsilon * (math.hypot(i, j) / far if target.shape == "linear" else 1.0)
+                promised = target.epsilon * (
+                    math.hypot(i, j) / far if target.shape == "linear" else 1.0
+                )
                 worst = max(worst, accounts.rounds * rate * (i + j) / promised)
         return worst
     for d in range(1, math.floor(far) + 1):
@@ -35,8 +39,10 @@ def worst_excess(accounts: SumAccounts, rate: float) -> float:
 ONE_AXIS = list(product(("linear", "flat"), (1, 3), (1, 4, 10), (1, 7, 23.5)))
 
 
-@pytest.mark.parametrize(("shape", "rounds", "grain", "distance"), ONE_AXIS)
-def test_the_pure_rate_on_one_axis_is_kept_and_tight(shape: Shape, rounds: int, grain: int, distance: float) -> None:
+@check_all(("shape", "rounds", "grain", "distance"), ONE_AXIS)
+def test_the_pure_rate_on_one_axis_is_kept_and_tight(
+    shape: Shape, rounds: int, grain: int, distance: float
+) -> None:
     """No move costs more than it may, and a thousandth less noise would make one that does."""
     accounts = SumAccounts(Target(1.5, 0, distance, shape), 1, grain, rounds)
     rate = accounts.pure_rate()
@@ -49,14 +55,22 @@ def test_the_pure_rate_on_one_axis_is_kept_and_tight(shape: Shape, rounds: int, 
         assert not accounts.target.kept_by(accounts.pure_profile(rate * 1.001 * slack))
 
 
-@pytest.mark.parametrize(("shape", "rounds", "cells"), list(product(("linear", "flat"), (1, 2), (1, 1.3, math.sqrt(2.01), 3, 5.5, 60))))
-def test_the_pure_rate_on_two_axes_is_kept_and_nearly_tight(shape: Shape, rounds: int, cells: float) -> None:
+@check_all(
+    ("shape", "rounds", "cells"),
+    list(product(("linear", "flat"), (1, 2), (1, 1.3, math.sqrt(2.01), 3, 5.5, 60))),
+)
+def test_the_pure_rate_on_two_axes_is_kept_and_nearly_tight(
+    shape: Shape, rounds: int, cells: float
+) -> None:
     """On a grid of cells a tenth of a unit wide."""
     accounts = SumAccounts(Target(2.0, 0, cells * 0.1, shape).in_steps(0.1), 2, 1, rounds)
     rate = accounts.pure_rate()
     assert worst_excess(accounts, rate) <= 1 + 1e-8
     loose = 1.02 if cells > 1 else 1.001
-    assert worst_excess(accounts, rate * loose * (1.3 if cells == 1.3 and shape == "linear" else 1.0)) > 1
+    assert (
+        worst_excess(accounts, rate * loose * (1.3 if cells == 1.3 and shape == "linear" else 1.0))
+        > 1
+    )
     assert accounts.target.kept_by(accounts.pure_profile(rate))
 
 
@@ -69,7 +83,7 @@ def test_whole_numbers_of_steps_are_not_lost_to_rounding() -> None:
 
 
 def test_rounds_share_epsilon_and_delta_and_never_get_more() -> None:
-    """Basic composition: what each round keeps adds up to no more than what was asked for, in floating point too."""
+    """Basic composition: rounds add up to at most the target, also in floating point."""
     for rounds in (1, 2, 3, 7, 1000):
         target = Target(1.0, 1e-6, 3.0)
         each = target.for_each_of(rounds)

@@ -1,9 +1,8 @@
-"""Tallies: adding and merging in any order gives the same bytes, nothing overflows, and what is damaged is refused in words."""
+"""Tallies: same bytes in any order, no overflow, and rejection of damage."""
 
 from __future__ import annotations
 
 import itertools
-import json
 from dataclasses import replace
 from typing import Any
 
@@ -11,7 +10,8 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.oracles.small_plans import SMALL, plan_of, values_of
+from tests.catalogue.small_plans import SMALL, plan_of, values_of
+from tests.tables import check_all
 
 from metricshuffle.encodings.binary_frame import Frame
 from metricshuffle.errors import InputError, PlanError
@@ -31,12 +31,15 @@ def test_sums_of_columns_are_exact(kind: Any, width: int, numbers: list[int]) ->
     """For every type of whole number, at both ends of its range: as Python adds them."""
     limits = np.iinfo(kind)
     rows = len(numbers) // width
-    wrapped = [limits.min + number % (int(limits.max) - int(limits.min) + 1) for number in numbers[: rows * width]]
+    wrapped = [
+        limits.min + number % (int(limits.max) - int(limits.min) + 1)
+        for number in numbers[: rows * width]
+    ]
     table = np.array(wrapped, dtype=kind).reshape(rows, width)
     assert exact_sums(table) == [sum(int(row[column]) for row in table) for column in range(width)]
 
 
-@pytest.mark.parametrize("extreme", [2**63 - 1, -(2**63)])
+@check_all("extreme", [2**63 - 1, -(2**63)])
 def test_the_largest_messages_do_not_overflow(extreme: int) -> None:
     """A thousand messages of 64 bits add up to more than 64 bits, in both directions."""
     table = np.full((1000, 2), extreme, dtype=np.int64)
@@ -47,7 +50,7 @@ def test_the_largest_messages_do_not_overflow(extreme: int) -> None:
     assert Tally.from_bytes(tally.to_bytes()).sums == {0: [1000 * extreme] * 2}
 
 
-@pytest.mark.parametrize("name", SMALL)
+@check_all("name", SMALL)
 def test_any_way_of_adding_up_gives_the_same_bytes(name: str) -> None:
     """Every protocol: all at once, in parts, merged in any order, and through bytes in between."""
     task = plan_of(name).task
@@ -74,10 +77,17 @@ def test_any_way_of_adding_up_gives_the_same_bytes(name: str) -> None:
 def test_a_seed_anywhere_marks_the_whole() -> None:
     """Also after merging and after a trip through bytes, whose format tells it."""
     task = plan_of("sum").task
-    messages = task.protocol.messages(task.query.inputs(values_of("sum"), 1.0), Randomness.seeded(0))
-    honest, seeded = task.tally().add(messages[:20]), task.tally().add(messages[20:], seeded=True)
+    messages = task.protocol.messages(
+        task.query.inputs(values_of("sum"), 1.0), Randomness.seeded(0)
+    )
+    honest = task.tally().add(messages[:20])
+    seeded = task.tally().add(messages[20:], seeded=True)
     assert not honest.batch.seeded
-    for merged in (honest.merge(seeded), seeded.merge(honest), task.tally(honest.merge(seeded).to_bytes())):
+    for merged in (
+        honest.merge(seeded),
+        seeded.merge(honest),
+        task.tally(honest.merge(seeded).to_bytes()),
+    ):
         assert merged.batch.seeded
         assert Tally.from_bytes(merged.to_bytes()).batch.seeded
     cleared = honest.merge(seeded).to_bytes().replace(b"tally-seeded/1", b"tally/1", 1)
@@ -127,15 +137,32 @@ def framed(header: dict[str, Any], body: bytes = b"") -> bytes:
 GOOD = {"task": "task", "round": 1, "people": 2, "messages": 2, "modulus": None, "rows": [[0, 1]]}
 
 
-@pytest.mark.parametrize(
+@check_all(
     "damage",
     [
-        {"task": 3}, {"task": None}, {"round": 0}, {"round": "1"}, {"people": -1}, {"people": True}, {"people": 2.0}, {"people": 2**70},
-        {"messages": None}, {"modulus": 1}, {"modulus": "many"}, {"rows": None}, {"rows": [[0]]}, {"rows": [[0, 2]]}, {"rows": [[0, 0]]},
-        {"rows": [[-1, 1]]}, {"rows": [["0", 1]]}, {"rows": [[0, True]]}, {"rows": [[0, 1], [1, 1]]}, {"rows": []}, {"rows": {"0": 1}},
+        {"task": 3},
+        {"task": None},
+        {"round": 0},
+        {"round": "1"},
+        {"people": -1},
+        {"people": True},
+        {"people": 2.0},
+        {"people": 2**70},
+        {"messages": None},
+        {"modulus": 1},
+        {"modulus": "many"},
+        {"rows": None},
+        {"rows": [[0]]},
+        {"rows": [[0, 2]]},
+        {"rows": [[0, 0]]},
+        {"rows": [[-1, 1]]},
+        {"rows": [["0", 1]]},
+        {"rows": [[0, True]]},
+        {"rows": [[0, 1], [1, 1]]},
+        {"rows": []},
+        {"rows": {"0": 1}},
     ],
-    ids=json.dumps,
-)  # fmt: skip
+)
 def test_headers_that_do_not_fit_are_refused(damage: dict[str, Any]) -> None:
     """With a right checksum: every field is looked at."""
     body = (7).to_bytes(16, "little", signed=True)
@@ -162,7 +189,7 @@ def test_a_flipped_bit_anywhere_is_noticed() -> None:
 
 
 def test_a_sum_beyond_what_is_written_is_a_sentence() -> None:
-    """Two tallies of the largest numbers that can be written do not fit together; that is told, and not a traceback."""
+    """Merging two largest tallies is an error, not a traceback."""
     huge = Tally(BATCH, 1, 1, {0: [2**127 - 1]})
     assert Tally.from_bytes(huge.to_bytes()).sums == {0: [2**127 - 1]}
     with pytest.raises(PlanError, match="too large"):

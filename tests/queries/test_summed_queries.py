@@ -1,9 +1,10 @@
-"""Sums, means and centroids: values become whole steps, and totals of steps become answers."""
+"""Sums, means and centroids: values to whole steps, and totals to answers."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
+from tests.tables import check_all
 
 from metricshuffle.errors import DomainError, InputError
 from metricshuffle.estimation.inversion import IntervalMethod
@@ -24,7 +25,7 @@ def exactly(totals: list[float], people: int, step: float, halves: float = 0.0) 
     return Estimate(known, np.full(known.shape, halves), people, step, ends)
 
 
-@pytest.mark.parametrize(
+@check_all(
     ("query", "granularity", "values", "truth"),
     [
         (Sum(Integers(-7, 12)), 1, [-7, 12, 0, 3], 8.0),
@@ -33,8 +34,10 @@ def exactly(totals: list[float], people: int, step: float, halves: float = 0.0) 
         (Mean(Interval(10, 20.3)), 2.0, [10, 20.3, 15], 45.3 / 3),
     ],
 )
-def test_steps_and_answers_undo_each_other(query: SummedQuery, granularity: float, values: list[float], truth: float) -> None:
-    """The answer from the exact total of the steps is the truth, up to half a step for each real number."""
+def test_steps_and_answers_undo_each_other(
+    query: SummedQuery, granularity: float, values: list[float], truth: float
+) -> None:
+    """The answer from the exact total is the truth, up to half a step per real number."""
     step = query.step(granularity)
     numbers = query.inputs(values, step).numbers
     assert numbers.min() >= 0
@@ -44,7 +47,9 @@ def test_steps_and_answers_undo_each_other(query: SummedQuery, granularity: floa
     room = query.snapping * len(values) * query.error_scale(len(values), step)
     assert abs(answer.value - truth) <= room + 1e-12
     assert answer.interval is not None
-    low, high = np.ravel(answer.interval)  # of no noise: what counting in steps may be off by, and nothing else
+    low, high = np.ravel(
+        answer.interval
+    )  # of no noise: what counting in steps may be off by, and nothing else
     assert low <= truth + 1e-12
     assert truth <= high + 1e-12
     assert high - low == pytest.approx(2.0 * room, abs=1e-12)
@@ -64,7 +69,7 @@ def test_a_centroid_is_a_place_in_the_middle_of_cells() -> None:
 
 
 def test_a_centroid_on_a_map_is_told_in_degrees() -> None:
-    """The box of degrees holds all four corners of the box in the plane, which is kept beside it."""
+    """The box of degrees contains all four corners of the box in the plane."""
     grid = Grid.from_box(52.3, 13.1, 52.7, 13.8, 500.0)
     query = Centroid(grid)
     answer = query.answer(exactly([300.0, 200.0], 10, grid.cell, halves=50.0))
@@ -97,7 +102,12 @@ def test_queries_refuse_what_they_cannot_answer() -> None:
         Centroid(Integers(0, 5))
     with pytest.raises(InputError, match="2 x 2"):
         Centroid(Grid(1, 5))
-    for query, wrong in ((Mean(Integers(0, 5)), 1.5), (Mean(Integers(0, 5)), 0), (Mean(Interval(0, 5)), 6.0), (Mean(Interval(0, 5)), 0.0)):
+    for query, wrong in (
+        (Mean(Integers(0, 5)), 1.5),
+        (Mean(Integers(0, 5)), 0),
+        (Mean(Interval(0, 5)), 6.0),
+        (Mean(Interval(0, 5)), 0.0),
+    ):
         with pytest.raises(InputError, match="granularity"):
             query.grain(wrong)
     with pytest.raises(InputError, match="larger cell"):
@@ -105,7 +115,7 @@ def test_queries_refuse_what_they_cannot_answer() -> None:
 
 
 def test_a_step_that_the_query_does_not_have_is_refused() -> None:
-    """Whoever receives a task does not believe its step: real numbers take a fine one, others just one."""
+    """The step of a received task is checked: real numbers take a fine one, others just one."""
     Mean(Integers(0, 5)).check_step(1.0)
     Mean(Interval(0, 5)).check_step(5.0 / STEPS_PER_GRAIN)
     Centroid(Grid(5, 5, cell=2.0)).check_step(2.0)
@@ -121,7 +131,11 @@ def test_a_step_that_the_query_does_not_have_is_refused() -> None:
 
 def test_queries_survive_json() -> None:
     """A query read back is the query that was written."""
-    for query in (Sum(Integers(-7, 12, "kcal")), Mean(Interval(0, 1)), Centroid(Grid(10, 4, cell=2.5, unit="km"))):
+    for query in (
+        Sum(Integers(-7, 12, "kcal")),
+        Mean(Interval(0, 1)),
+        Centroid(Grid(10, 4, cell=2.5, unit="km")),
+    ):
         assert Query.of_kind(query.model_dump()) == query
     assert Sum(Integers(-7, 12, "kcal")).unit == "kcal"
     assert np.isclose(Centroid(Grid(4, 5)).diameter, 5.0)

@@ -1,4 +1,4 @@
-"""Randomizers that say something wrong about their own law, each a small change of an honest one that a reader might miss."""
+"""Randomizers with a wrong statement about their law, each a small change of an honest one."""
 
 from __future__ import annotations
 
@@ -10,7 +10,13 @@ from tests.randomizers.honest import Honest, Line, Seven
 
 from metricshuffle.accounting.shuffling.blanket_law import BlanketLaw
 from metricshuffle.privacy.profile import PrivacyProfile, PureProfile
-from metricshuffle.randomizers import BoundedGeometric, Channel, KaryRandomizedResponse, LocalHash, Randomizer
+from metricshuffle.randomizers import (
+    BoundedGeometric,
+    Channel,
+    KaryRandomizedResponse,
+    LocalHash,
+    Randomizer,
+)
 from metricshuffle.randomness import Randomness
 
 
@@ -73,7 +79,7 @@ class LopsidedDistance(Line):
 
 
 class SmallDistance(Line):
-    """The profile is right for distances that are three times as large."""
+    """Profile that is correct for distances three times as large."""
 
     def distance(self, a: int, b: int) -> float:
         return super().distance(a, b) / 3.0
@@ -107,19 +113,29 @@ class WithoutTheBoundary(Line):
 
 
 class MissesTheWorstPair(Channel):
-    """The matrix of the review: upper 0.0471 where at least 0.1196 is true, for 1,000 people and delta 1e-6."""
+    """Matrix with an upper bound of 0.0471 where the truth is at least 0.1196.
+
+    For 1,000 people and delta 1e-6.
+    """
 
     kind: Literal["misses-the-worst-pair-for-test"] = "misses-the-worst-pair-for-test"  # type: ignore[assignment]
 
     def __init__(self, matrix: Any = None, **more: Any) -> None:
-        super().__init__([[0.04, 0.01, 0.38, 0.1, 0.47], [0.01, 0.04, 0.38, 0.1, 0.47], [0.02, 0.02, 0.1, 0.38, 0.48]], **more)
+        super().__init__(
+            [
+                [0.04, 0.01, 0.38, 0.1, 0.47],
+                [0.01, 0.04, 0.38, 0.1, 0.47],
+                [0.02, 0.02, 0.1, 0.38, 0.48],
+            ],
+            **more,
+        )
 
     def pairs(self) -> Any:
         return [(0, 1)]
 
 
 class MissesAPairOfWholeLaws(Channel):
-    """Left out is (1, 2), which (0, 1) dominates over what all have in common, and not among others who hold 0.
+    """Leaves out (1, 2), which (0, 1) dominates over the common part, but not among others at 0.
 
     Upper 0.1516 where at least 0.1611 is true, for 10,000 people and delta 1e-6.
     """
@@ -135,12 +151,14 @@ class MissesAPairOfWholeLaws(Channel):
 
 
 class MissesARareReport(Channel):
-    """Left out is the pair with the largest local epsilon, on a report that is made one time in a hundred thousand million."""
+    """Leaves out the pair with the largest local epsilon, on a report of probability 1e-11."""
 
     kind: Literal["misses-a-rare-report-for-test"] = "misses-a-rare-report-for-test"  # type: ignore[assignment]
 
     def __init__(self, matrix: Any = None, **more: Any) -> None:
-        rows = np.array([[0.6, 0.4 - 1e-14, 1e-14], [0.4, 0.6 - 1e-14, 1e-14], [0.5, 0.5 - 1e-11, 1e-11]])
+        rows = np.array(
+            [[0.6, 0.4 - 1e-14, 1e-14], [0.4, 0.6 - 1e-14, 1e-14], [0.5, 0.5 - 1e-11, 1e-11]]
+        )
         super().__init__(rows, **more)
 
     def pairs(self) -> Any:
@@ -148,7 +166,7 @@ class MissesARareReport(Channel):
 
 
 class MissesThePairAround(Channel):
-    """Two reports: of three chances 0.2, 0.5 and 0.6, the pair of the first and the last is left out."""
+    """Two reports with probabilities 0.2, 0.5 and 0.6: leaves out the first and last pair."""
 
     kind: Literal["misses-the-pair-around-for-test"] = "misses-the-pair-around-for-test"  # type: ignore[assignment]
 
@@ -160,7 +178,7 @@ class MissesThePairAround(Channel):
 
 
 class MissesANearPair(Line):
-    """All pairs, but within 0.2 those of one end only, where the laws are others."""
+    """All pairs, but within 0.2 only those of one end, where the laws differ."""
 
     def pairs_within(self, distance: float) -> Any:
         near = super().pairs_within(distance)
@@ -171,10 +189,15 @@ class MissesANearPair(Line):
 
 
 class OwnTable(KaryRandomizedResponse):
-    """A k-ary response by its class, and a table by its law; all that it says is right, and it lists its pairs."""
+    """k-ary response by its class and a table by its law.
+
+    All its statements are correct, and it lists its pairs.
+    """
 
     kind: Literal["own-table-for-test"] = "own-table-for-test"  # type: ignore[assignment]
-    table: ClassVar[Any] = np.array([[0.5, 0.1, 0.2, 0.2], [0.1, 0.5, 0.2, 0.2], [0.3, 0.3, 0.3, 0.1], [0.05, 0.05, 0.1, 0.8]])
+    table: ClassVar[Any] = np.array(
+        [[0.5, 0.1, 0.2, 0.2], [0.1, 0.5, 0.2, 0.2], [0.3, 0.3, 0.3, 0.1], [0.05, 0.05, 0.1, 0.8]]
+    )
 
     @property
     def channel(self) -> Channel:
@@ -209,7 +232,7 @@ class OwnTable(KaryRandomizedResponse):
 
 
 class SaysItKeepsTheLaw(OwnTable):
-    """A false declaration. It counts only if the class in between makes it, too."""
+    """False declaration, which counts only if the class in between makes it, too."""
 
     kind: Literal["says-it-keeps-the-law-for-test"] = "says-it-keeps-the-law-for-test"  # type: ignore[assignment]
     keeps_law: ClassVar[bool] = True
@@ -217,18 +240,25 @@ class SaysItKeepsTheLaw(OwnTable):
 
 
 class FalselyKary(KaryRandomizedResponse):
-    """The law of the table; the class says that it is that of the k-ary response."""
+    """Law of the table in a class that declares that of the k-ary response."""
 
     kind: Literal["falsely-kary-for-test"] = "falsely-kary-for-test"  # type: ignore[assignment]
     keeps_law: ClassVar[bool] = True
-    channel, rows, law, pairs = OwnTable.channel, OwnTable.rows, OwnTable.law, OwnTable.pairs
-    blanket, local_epsilon, total_variation = OwnTable.blanket, OwnTable.local_epsilon, OwnTable.total_variation
-    reports, debiasing, totals = OwnTable.reports, OwnTable.debiasing, OwnTable.totals
+    channel: ClassVar[Any] = OwnTable.channel
+    rows: ClassVar[Any] = OwnTable.rows
+    law: ClassVar[Any] = OwnTable.law
+    pairs: ClassVar[Any] = OwnTable.pairs
+    blanket: ClassVar[Any] = OwnTable.blanket
+    local_epsilon: ClassVar[Any] = OwnTable.local_epsilon
+    total_variation: ClassVar[Any] = OwnTable.total_variation
+    reports: ClassVar[Any] = OwnTable.reports
+    debiasing: ClassVar[Any] = OwnTable.debiasing
+    totals: ClassVar[Any] = OwnTable.totals
     table: ClassVar[Any] = OwnTable.table
 
 
 class NearerLine(BoundedGeometric):
-    """Distances are halved, and the profile with them; it says that it keeps the law."""
+    """Halved distances and profile, declared to keep the law."""
 
     kind: Literal["nearer-line-for-test"] = "nearer-line-for-test"  # type: ignore[assignment]
     keeps_law: ClassVar[bool] = True
@@ -245,7 +275,7 @@ class NearerLine(BoundedGeometric):
 
 
 class SlowerRate(BoundedGeometric):
-    """What closed forms take for its rate is half of it."""
+    """Closed forms use half of its rate."""
 
     kind: Literal["slower-rate-for-test"] = "slower-rate-for-test"  # type: ignore[assignment]
     keeps_law: ClassVar[bool] = True
@@ -281,7 +311,7 @@ class SlowerRate(BoundedGeometric):
 
 
 class WeakerHash(LocalHash):
-    """Closed forms count with a response of half the epsilon."""
+    """Closed forms use a response of half the epsilon."""
 
     kind: Literal["weaker-hash-for-test"] = "weaker-hash-for-test"  # type: ignore[assignment]
     keeps_law: ClassVar[bool] = True
@@ -325,14 +355,22 @@ class Thick(Honest):
 class ThickForOnePair(Seven):
     def blanket(self, a: int, b: int) -> BlanketLaw:
         law = super().blanket(a, b)
-        return law if (a, b) != (6, 3) else BlanketLaw(law.mass * np.where(law.a == law.b, 0.99, 1.01), law.a, law.b)
+        return (
+            law
+            if (a, b) != (6, 3)
+            else BlanketLaw(law.mass * np.where(law.a == law.b, 0.99, 1.01), law.a, law.b)
+        )
 
 
 class SomethingElse(Seven):
-    """The blanket of another, more private pair."""
+    """Blanket of another, more private pair."""
 
     def blanket(self, a: int, b: int) -> BlanketLaw:
-        return super().blanket(a, b) if (a, b) != (2, 4) else BlanketLaw.from_rows(0.9 * self.rows() + 0.1 / 7, a, b)
+        return (
+            super().blanket(a, b)
+            if (a, b) != (2, 4)
+            else BlanketLaw.from_rows(0.9 * self.rows() + 0.1 / 7, a, b)
+        )
 
 
 class Biased(Honest):
@@ -358,7 +396,7 @@ class Loose(Honest):
 
 
 class Forgetful(Honest):
-    """Reads its parameter back as another one."""
+    """Parameter that is read back as another one."""
 
     kind: Literal["forgetful-for-test"] = "forgetful-for-test"
     share: float = 0.5
@@ -386,7 +424,7 @@ class Unreadable(Honest):
 COMPUTED = [
     (NotStochastic(), "sum to one, but got 0.8"),
     (Negative(), "smallest entry -0.1"),
-    (Wavering(), r"rows\(\) that are the same whenever they are asked for"),
+    (Wavering(), r"rows\(\) that are the same at every call"),
     (AnotherLaw(), "law.x. to be row x.*a different law for x = 1"),
     (Overconfident(), "at least 1.386.*but got 1.0"),
     (OverconfidentAboutOnePair(), "local_epsilon of inputs 5 and 2 to be at least 2.0794"),
@@ -397,20 +435,42 @@ COMPUTED = [
     (LopsidedDistance(), "same distance in both directions"),
     (SmallDistance(), "local_profile to give epsilon >= [0-9.]* at distance 0.0333333, as inputs"),
     (NoMetric(), "triangle inequality, but got 0.4 from 0 to 2, but 0.1 . 0.1 by way of 1"),
-    (NoDistance(), "positive distance between inputs with different laws, but got 0 for inputs 0 and 1"),
+    (
+        NoDistance(),
+        "positive distance between inputs with different laws, but got 0 for inputs 0 and 1",
+    ),
     (SmallDiameter(), "a diameter of at least 0.4, as inputs 0 and 4 have, but got 0.3"),
-    (WithoutTheBoundary(), r"pairs_within\(0.1\) to stand for all pairs"),
-    (MissesTheWorstPair(), r"pairs\(\) to stand for all pairs of inputs, but got none that is as easy to tell apart as inputs 0 and 2"),
-    (MissesAPairOfWholeLaws(), r"pairs\(\) to stand for all pairs of inputs.* inputs [12] and [12] .*others who hold"),
-    (MissesARareReport(), r"pairs\(\) to stand for all pairs of inputs.*with a local epsilon of 6.90776"),
-    (MissesThePairAround(), r"pairs\(\) to stand for all pairs of inputs.* inputs 0 and 2"),
-    (MissesANearPair(), r"pairs_within\(0.[12]\) to stand for all pairs of inputs"),
-    (FalselyKary(options=4, epsilon=1.0), r"the rows\(\) of KaryRandomizedResponse, whose law it says it keeps"),
+    (WithoutTheBoundary(), r"pairs_within\(0.1\) to represent all pairs"),
+    (
+        MissesTheWorstPair(),
+        r"pairs\(\) to represent all pairs of inputs, but got none that is as "
+        r"distinguishable as inputs 0 and 2",
+    ),
+    (
+        MissesAPairOfWholeLaws(),
+        r"pairs\(\) to represent all pairs of inputs.* inputs [12] and [12] .*others who hold",
+    ),
+    (
+        MissesARareReport(),
+        r"pairs\(\) to represent all pairs of inputs.*with a local epsilon of 6.90776",
+    ),
+    (MissesThePairAround(), r"pairs\(\) to represent all pairs of inputs.* inputs 0 and 2"),
+    (MissesANearPair(), r"pairs_within\(0.[12]\) to represent all pairs of inputs"),
+    (
+        FalselyKary(options=4, epsilon=1.0),
+        r"the rows\(\) of KaryRandomizedResponse, whose law it says it keeps",
+    ),
     (NearerLine(span=6, rate=0.5), "the distances of BoundedGeometric, whose law it says it keeps"),
-    (SlowerRate(span=6, rate=0.5), r"the (rows\(\)|targets\(\)) of BoundedGeometric, whose law it says it keeps"),
-    (WeakerHash(options=6, epsilon=1.0, buckets=5), r"the rows\(\) of LocalHash|a closed form for inputs"),
+    (
+        SlowerRate(span=6, rate=0.5),
+        r"the (rows\(\)|targets\(\)) of BoundedGeometric, whose law it says it keeps",
+    ),
+    (
+        WeakerHash(options=6, epsilon=1.0, buckets=5),
+        r"the rows\(\) of LocalHash|a closed form for inputs",
+    ),
     (ForeignPairs(), r"pairs\(\) of two different inputs out of 0..6, but got the pair \(0, 7\)"),
-    (FewBlankets(), r"blankets\(inf\) to stand for all pairs"),
+    (FewBlankets(), r"blankets\(inf\) to represent all pairs"),
     (Thick(), "a blanket of inputs 0 and 1 that all inputs have in common"),
     (ThickForOnePair(), "a blanket of inputs 6 and 3|for 6 and 3"),
     (SomethingElse(), "(local_epsilon|a blanket) of inputs 2 and 4"),
@@ -419,5 +479,9 @@ COMPUTED = [
     (SteadyTime(), "variance of debiasing for input 0, target 0"),
     (Loose(), "totals"),
     (Forgetful(share=0.25), r"JSON that holds the whole randomizer, but got another rows\(\)"),
-    (Unreadable(), "JSON that holds the whole randomizer, but got what cannot be read back .*more is not one of its fields"),
+    (
+        Unreadable(),
+        "JSON that holds the whole randomizer, but got what cannot be read back .*more is "
+        "not one of its fields",
+    ),
 ]

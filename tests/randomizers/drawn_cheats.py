@@ -1,4 +1,4 @@
-"""Randomizers whose reports do not follow the law they tell, each a small change of an honest one that a reader might miss."""
+"""Randomizers whose reports do not follow their law, each a small change of an honest one."""
 
 from __future__ import annotations
 
@@ -12,11 +12,18 @@ from metricshuffle.randomness import Randomness
 
 class Loaded(Honest):
     def reports(self, values: Any, randomness: Randomness) -> Any:
-        return np.where(randomness.words(len(values)) % np.uint64(20) == 7, values, super().reports(values, randomness))
+        return np.where(
+            randomness.words(len(values)) % np.uint64(20) == 7,
+            values,
+            super().reports(values, randomness),
+        )
 
 
 class OnePerCent(Honest):
-    """The truth with probability 0.505, and not 0.5: the largest entry is 0.67, and not 2/3, which is half of one per cent."""
+    """Truth with probability 0.505, not 0.5: the largest entry is 0.67, not 2/3.
+
+    That is half of one per cent.
+    """
 
     def coins(self, people: int, randomness: Randomness) -> Any:
         return randomness.words(people) < np.uint64(int(0.505 * 2.0**64))
@@ -35,7 +42,7 @@ class RevealsOneInputOfMany(Honest):
 
 
 class SharedBit(Honest):
-    """One coin for everybody: each report follows the law."""
+    """One coin for everyone: each report follows the law."""
 
     def coins(self, people: int, randomness: Randomness) -> Any:
         return np.full(people, randomness.below(2) == 1)
@@ -47,14 +54,14 @@ class SharedByNeighbours(Honest):
 
 
 class SharedLie(Honest):
-    """Who lies says what the neighbour would say."""
+    """Every lie is the neighbour's report."""
 
     def lies(self, people: int, randomness: Randomness) -> Any:
         return np.repeat(super().lies(people // 2 + 1, randomness), 2)[:people]
 
 
 class Antithetic(Line):
-    """The second half of a batch uses the random numbers of the first half, turned round."""
+    """Second half of a batch with the reversed random numbers of the first half."""
 
     def reports(self, values: Any, randomness: Randomness) -> Any:
         numbers = randomness.words((len(values) + 1) // 2)
@@ -63,14 +70,14 @@ class Antithetic(Line):
 
 
 class WordsUsedTwice(Honest):
-    """The same coins every 8192 people."""
+    """Same coins every 8192 people."""
 
     def coins(self, people: int, randomness: Randomness) -> Any:
         return np.resize(super().coins(min(people, 8192), randomness), people)
 
 
 class Stratified(Honest):
-    """Exactly half of a batch tells the truth, whoever it is."""
+    """Exactly half of a batch tells the truth."""
 
     def coins(self, people: int, randomness: Randomness) -> Any:
         half = (people + randomness.below(2)) // 2
@@ -78,7 +85,7 @@ class Stratified(Honest):
 
 
 class OneReportPerValue(Honest):
-    """Equal values are reported alike."""
+    """Equal values get equal reports."""
 
     def reports(self, values: Any, randomness: Randomness) -> Any:
         return super().reports(np.arange(3), randomness)[values]
@@ -105,24 +112,32 @@ class ByBatchSize(Honest):
 
 
 class ByCompany(Honest):
-    """Among others who all hold the same, one need not hide."""
+    """No privacy among others who all hold the same value."""
 
     def reports(self, values: Any, randomness: Randomness) -> Any:
-        return values.copy() if np.all(values == values[0]) and len(values) > 5 else super().reports(values, randomness)
+        return (
+            values.copy()
+            if np.all(values == values[0]) and len(values) > 5
+            else super().reports(values, randomness)
+        )
 
 
 class Remembering(Honest):
-    """Who comes after somebody with the same values gets the same reports."""
+    """A batch with the same values as the one before gets the same reports."""
 
     before: ClassVar[dict[bytes, Any]] = {}
 
     def reports(self, values: Any, randomness: Randomness) -> Any:
         reports = super().reports(values, randomness)
-        return self.before.setdefault(values.tobytes(), reports).copy() if len(values) == 17 else reports
+        return (
+            self.before.setdefault(values.tobytes(), reports).copy()
+            if len(values) == 17
+            else reports
+        )
 
 
 class Continuing(Honest):
-    """The last report of a call is the first of the next one."""
+    """Last report of a call is the first of the next one."""
 
     last: ClassVar[list[int]] = [0]
 
@@ -138,26 +153,30 @@ class OwnSource(Honest):
 
 
 class OwnSeed(Honest):
-    """Always the same noise in a batch of that size."""
+    """Same noise in every batch of that size."""
 
     def reports(self, values: Any, randomness: Randomness) -> Any:
         return super().reports(values, Randomness.seeded(len(values)))
 
 
 class KeyedByValues(Honest):
-    """The noise of a large batch is a hash of its values."""
+    """Noise of a large batch is a hash of its values."""
 
     def reports(self, values: Any, randomness: Randomness) -> Any:
         large = len(values) >= 4096 and len(set(values.tolist())) > 1
-        return super().reports(values, Randomness.seeded(values.tobytes().hex()) if large else randomness)
+        return super().reports(
+            values, Randomness.seeded(values.tobytes().hex()) if large else randomness
+        )
 
 
 class Stretched(Honest):
-    """A generator that is not cryptographic, from a single word of the stream."""
+    """Generator that is not cryptographic, from a single word of the stream."""
 
     def reports(self, values: Any, randomness: Randomness) -> Any:
         generator = np.random.default_rng(randomness.below(2**64))
-        return np.where(generator.random(len(values)) < 0.5, values, generator.integers(0, 3, len(values)))
+        return np.where(
+            generator.random(len(values)) < 0.5, values, generator.integers(0, 3, len(values))
+        )
 
 
 class HonestWhenTested(Honest):
@@ -191,7 +210,7 @@ class Overwriting(Honest):
 
 
 class Attached(Honest):
-    """The report comes with the value, where `codes_of` does not look."""
+    """Report with the value attached, where `codes_of` does not look."""
 
     def reports(self, values: Any, randomness: Randomness) -> Any:
         return np.column_stack([super().reports(values, randomness), values])
@@ -201,7 +220,7 @@ class Attached(Honest):
 
 
 class SignedZero(Honest):
-    """A zero that is a lie has a sign."""
+    """A false zero has a sign."""
 
     def reports(self, values: Any, randomness: Randomness) -> Any:
         reports = super().reports(values, randomness)
@@ -213,7 +232,9 @@ class SignedZero(Honest):
 
 class TellingType(Honest):
     def reports(self, values: Any, randomness: Randomness) -> Any:
-        return super().reports(values, randomness).astype(np.min_scalar_type(int(values.max()) * 200))
+        return (
+            super().reports(values, randomness).astype(np.min_scalar_type(int(values.max()) * 200))
+        )
 
 
 class InBatchesOfSeven(Honest):
@@ -232,25 +253,27 @@ class InLargeBatches(Honest):
 
 
 class ReusedLater(Honest):
-    """The same coins 5,000 places later."""
+    """Same coins 5,000 places later."""
 
     def coins(self, people: int, randomness: Randomness) -> Any:
         return np.resize(super().coins(min(people, 5_000), randomness), people)
 
 
 class LiesReusedLater(Honest):
-    """Who lies says what the person 1,777 places before would have said."""
+    """A lie is the report of the person 1,777 places before."""
 
     def lies(self, people: int, randomness: Randomness) -> Any:
         return np.resize(super().lies(min(people, 1_777), randomness), people)
 
 
 class TurnedRoundLater(Honest):
-    """Whether one tells the truth is the opposite of what it is 40,009 places before."""
+    """Truth and lie are the opposite of those 40,009 places before."""
 
     def coins(self, people: int, randomness: Randomness) -> Any:
         coins = super().coins(people, randomness)
-        coins[40_009:] = ~coins[: max(0, people - 40_009)] if people <= 2 * 40_009 else coins[40_009:]
+        coins[40_009:] = (
+            ~coins[: max(0, people - 40_009)] if people <= 2 * 40_009 else coins[40_009:]
+        )
         if people > 2 * 40_009:
             for start in range(40_009, people, 40_009):
                 part = coins[start : start + 40_009]
@@ -283,17 +306,18 @@ class SortedInTheClear(Honest):
 
 
 class TellsWhoIsDifferent(Honest):
-    """Among people who hold the same, the one who does not is told."""
+    """Among equal values, the one that differs is reported in the clear."""
 
     def reports(self, values: Any, randomness: Randomness) -> Any:
-        reports, counts = super().reports(values, randomness), np.bincount(values, minlength=3)
+        reports = super().reports(values, randomness)
+        counts = np.bincount(values, minlength=3)
         if len(values) > 5 and counts.max() == len(values) - 1:
             reports[:] = values
         return reports
 
 
 class LooksAtTheSeed(Honest):
-    """In the clear for a stream that nobody seeded, as all real ones are."""
+    """In the clear for an unseeded stream, as all real ones are."""
 
     def reports(self, values: Any, randomness: Randomness) -> Any:
         return super().reports(values, randomness) if randomness.unsafe_seeded else values.copy()
@@ -303,11 +327,15 @@ class OneIn50(Honest):
     """One report in 50 is in the clear, at random."""
 
     def reports(self, values: Any, randomness: Randomness) -> Any:
-        return np.where(randomness.uniform_residues(len(values), 50) == 7, values, super().reports(values, randomness))
+        return np.where(
+            randomness.uniform_residues(len(values), 50) == 7,
+            values,
+            super().reports(values, randomness),
+        )
 
 
 class ThreeTogether(Honest):
-    """Of three people in a row any two are independent, and who lies among the first two tells whether the third does."""
+    """Three people in a row, pairwise independent, but two determine whether the third lies."""
 
     def coins(self, people: int, randomness: Randomness) -> Any:
         coins = super().coins(people + 2, randomness)[: people + 2]
@@ -317,7 +345,11 @@ class ThreeTogether(Honest):
 
 class OneIn2000(Honest):
     def reports(self, values: Any, randomness: Randomness) -> Any:
-        return np.where(randomness.uniform_residues(len(values), 2_000) == 7, values, super().reports(values, randomness))
+        return np.where(
+            randomness.uniform_residues(len(values), 2_000) == 7,
+            values,
+            super().reports(values, randomness),
+        )
 
 
 class InVeryLargeBatches(Honest):
@@ -339,15 +371,22 @@ UNSEEN = [
     (InVeryLargeBatches(), "batches of a size that was not drawn"),
     (AfterManyCalls(), "how many calls came before"),
 ]
-"""What the battery cannot see, and what its report says about it."""
+"""Faults that the battery cannot detect, and what its report says about them."""
 
 DRAWN = [
     (InBatchesOfSeven(), "size or the shape of the batch, but got in mixed batches of 7:"),
     (InBatchesOf113(), "size or the shape of the batch, but got in mixed batches of 113:"),
     (InLargeBatches(), "size or the shape of the batch, but got in a batch of [3-5].."),
     (ReusedLater(), "independent reports of different people, but got reports 5,000 apart"),
-    (LiesReusedLater(), "independent reports of different people, but got reports 1,777 apart|reports that follow their laws"),
-    (TurnedRoundLater(), "independent reports of different people, but got reports (40,009|80,018) apart"),
+    (
+        LiesReusedLater(),
+        "independent reports of different people, but got reports 1,777 apart|reports that "
+        "follow their laws",
+    ),
+    (
+        TurnedRoundLater(),
+        "independent reports of different people, but got reports (40,009|80,018) apart",
+    ),
     (Copied(), "place in the batch, but got at places 96 modulo 97"),
     (OneIn97(), "place in the batch, but got at places 50 modulo 97"),
     (SortedInTheClear(), "size or the shape of the batch, but got in .*sorted"),
@@ -362,24 +401,36 @@ DRAWN = [
     (SharedLie(), "independent reports of different people, but got reports 1 apart"),
     (Antithetic(), "independent reports of different people"),
     (WordsUsedTwice(), "independent reports of different people, but got reports 8192 apart"),
-    (Stratified(), "frequencies vary as those of independent reports do, but got 516 calls that are closer to their means"),
+    (
+        Stratified(),
+        "frequencies vary as those of independent reports do, but got 516 calls that are "
+        "closer to their means",
+    ),
     (OneReportPerValue(), "follow"),
     (ByPlace(), "do not depend on the place in the batch, but got at places . modulo 5"),
     (FirstPlace(), "do not depend on the size of the batch, but got in batches of 1"),
     (ByBatchSize(), "do not depend on the size of the batch, but got in batches of 2"),
     (ByCompany(), "reports of input . that follow its law"),
-    (Remembering(), "independent reports of different people, but got reports of the same 17 people in two calls"),
+    (
+        Remembering(),
+        "independent reports of different people, but got reports of the same 17 people in "
+        "two calls",
+    ),
     (Continuing(), "depend on nothing but the values and the stream"),
     (OwnSource(), "depend on nothing but the values and the stream"),
     (OwnSeed(), "reports of input 0 that follow its law"),
     (KeyedByValues(), "differ when the stream of randomness does, but got the same 4,096 reports"),
-    (Stretched(), "take all their randomness from the stream, but got 4,096 reports with 5,1.. bits of it from 64 bits"),
+    (
+        Stretched(),
+        "take all their randomness from the stream, but got 4,096 reports with 5,1.. bits "
+        "of it from 64 bits",
+    ),
     (HonestWhenTested(), "reports of input . that follow its law"),
     (OutsideCodes(), r"reports with codes 0..2, but got the code 3 for input 0"),
     (RuledOut(), "no report of input 0 that its law rules out, but got report 2"),
     (TooFew(), "one report per value"),
     (Overwriting(), "leave the values alone"),
-    (Attached(), "tell no more than their codes"),
-    (SignedZero(), "tell no more than their codes"),
+    (Attached(), "contain no more than their codes"),
+    (SignedZero(), "contain no more than their codes"),
     (TellingType(), "reports of one type and shape"),
 ]

@@ -1,6 +1,6 @@
-"""Honest randomizers of one's own, of which the cheats are small changes.
+"""Honest user-defined randomizers, of which the cheats are small changes.
 
-Classes without a `kind` cannot be stored, which is all right for these; those about JSON have one.
+Classes without a `kind` cannot be stored, which is fine here; those for JSON have one.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from metricshuffle.randomness import Randomness
 
 
 class Honest(Randomizer):
-    """One of `values` values; half of the people tell the truth, the others any value."""
+    """Response on `values` values; half of the people tell the truth, the others any value."""
 
     values: ClassVar[int] = 3
 
@@ -32,14 +32,16 @@ class Honest(Randomizer):
         return 0.5 * np.eye(self.values) + 0.5 / self.values
 
     def coins(self, people: int, randomness: Randomness) -> Any:
-        """Who tells the truth."""
+        """Mask of the people who tell the truth."""
         return randomness.words(people) >> np.uint64(63) == 1
 
     def lies(self, people: int, randomness: Randomness) -> Any:
         return randomness.uniform_residues(people, self.values).astype(np.int64)
 
     def reports(self, values: Any, randomness: Randomness) -> Any:
-        return np.where(self.coins(len(values), randomness), values, self.lies(len(values), randomness))
+        return np.where(
+            self.coins(len(values), randomness), values, self.lies(len(values), randomness)
+        )
 
     def targets(self) -> Any:
         return np.eye(self.values)
@@ -49,7 +51,7 @@ class Honest(Randomizer):
 
 
 class Mine(Honest):
-    """The example of the documentation, with a kind."""
+    """Example of the documentation, with a kind."""
 
     kind: Literal["mine-for-test"] = "mine-for-test"
 
@@ -59,7 +61,7 @@ class Seven(Honest):
 
 
 class Line(Honest):
-    """Five values on a line: a report that is d away has the weight 2^-d."""
+    """Five values on a line: a report at distance d has weight 2^-d."""
 
     values: ClassVar[int] = 5
 

@@ -1,4 +1,4 @@
-"""A channel is its rounded table: validation, guarantee, sampler, inversion and blanket are all read off it."""
+"""Channel as its rounded table: validation, guarantee, sampler, inversion and blanket."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 from tests.oracles.goodness_of_fit import TOO_UNLIKELY, p_value
+from tests.tables import check_all
 
 from metricshuffle.errors import DomainError, InputError, NotCertified
 from metricshuffle.randomizers import Channel, KaryRandomizedResponse, Randomizer, _channel_kernels
@@ -29,7 +30,7 @@ def test_weights_are_integers_that_sum_to_the_total_and_keep_the_support() -> No
     assert channel.reports(np.zeros(1000, dtype=np.int64), Randomness.seeded(1)).max() == 0
 
 
-@pytest.mark.parametrize(
+@check_all(
     ("matrix", "told"),
     [
         ([[0.5, 0.5], [0.5, 0.4]], r"row 1 \(counting from 0\) sums to 0.9"),
@@ -52,7 +53,9 @@ def test_a_false_claim_is_refused_with_the_true_value_and_the_pair() -> None:
     rows = np.exp(-0.5 * LINE)
     rows /= rows.sum(axis=1, keepdims=True)
     Channel(rows, distances=LINE, rate=1.0)
-    with pytest.raises(InputError, match=r"rows 0 and 2 .* have epsilon 1\D.* but rate \* distance is 0.2"):
+    with pytest.raises(
+        InputError, match=r"rows 0 and 2 .* have epsilon 1\D.* but rate \* distance is 0.2"
+    ):
         Channel(rows, distances=LINE, rate=0.1)
     with pytest.raises(InputError, match="triangle"):
         Channel(rows, distances=LINE**2, rate=1.0)
@@ -66,9 +69,13 @@ def test_the_guarantee_is_never_below_the_rational_truth() -> None:
         rows = rng.dirichlet(np.full(5, 0.3), size=4) + 1e-18
         channel = Channel(rows / rows.sum(axis=1, keepdims=True))
         for a, b in itertools.combinations(range(4), 2):
-            pairs = [(int(x), int(y)) for x, y in zip(channel.weights[a], channel.weights[b], strict=True)]
+            pairs = [
+                (int(x), int(y))
+                for x, y in zip(channel.weights[a], channel.weights[b], strict=True)
+            ]
             ratio = max(max(Fraction(x, y), Fraction(y, x)) for x, y in pairs)
-            told, truth = channel.local_epsilon(a, b), math.log(ratio.numerator) - math.log(ratio.denominator)
+            told = channel.local_epsilon(a, b)
+            truth = math.log(ratio.numerator) - math.log(ratio.denominator)
             assert truth - 1e-14 <= told <= truth + 1e-13
         assert channel.local_epsilon() == channel.pairwise_epsilon().max()
 
@@ -81,7 +88,7 @@ def test_within_rounds_towards_more_noise() -> None:
 
 
 def test_a_pair_beyond_its_limit_is_found_wherever_it_is() -> None:
-    """Every pair: neighbours, within the rows that are looked at together and across them, and whichever of the two laws is larger."""
+    """Every pair: neighbours, within and across blocks of rows, in either order."""
     weights = np.random.default_rng(7).integers(2**50, 2**58, size=(70, 9)).astype(np.uint64)
     limits = _channel_kernels.largest_ratios(weights)
     assert _channel_kernels.first_beyond(weights, limits) == (-1, -1)
@@ -99,7 +106,10 @@ def test_the_profile_follows_the_distance() -> None:
     assert profile.pure(0.5) == 0.0
     assert profile.pure(1) < profile.pure(2) == far.pure(1)
     for epsilon in (0.0, 0.3, 1.0):
-        exact = max(np.maximum(rows[a] - math.exp(epsilon) * rows[b], 0.0).sum() for a, b in ((0, 1), (1, 0), (1, 2), (2, 1)))
+        exact = max(
+            np.maximum(rows[a] - math.exp(epsilon) * rows[b], 0.0).sum()
+            for a, b in ((0, 1), (1, 0), (1, 2), (2, 1))
+        )
         assert exact <= profile.delta(epsilon, 1) <= exact + 1e-12
     assert profile.delta(profile.pure(2), 2) == 0.0
 
@@ -111,7 +121,9 @@ def test_the_sampler_follows_the_table() -> None:
     values = np.repeat(np.arange(3), 40_000)
     reports = channel.reports(values, Randomness.seeded(3))
     for x in range(3):
-        assert p_value(reports[values == x].astype(np.int64), channel.law(x).tolist()) > TOO_UNLIKELY
+        assert (
+            p_value(reports[values == x].astype(np.int64), channel.law(x).tolist()) > TOO_UNLIKELY
+        )
     with pytest.raises(DomainError, match=r"row 1 .* holds 3"):
         channel.reports([0, 3], Randomness.seeded(1))
     with pytest.raises(DomainError, match="whole numbers"):

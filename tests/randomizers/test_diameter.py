@@ -1,13 +1,12 @@
-"""How far apart inputs can be: closed forms against every pair."""
+"""Diameter of inputs: closed forms against every pair."""
 
 from __future__ import annotations
 
 import itertools
 
 import numpy as np
-import pytest
+from tests.tables import check_all
 
-from metricshuffle.amplification.channel_pair import ChannelPair
 from metricshuffle.amplification.random_task import RandomTask
 from metricshuffle.randomizers import (
     BoundedGeometric,
@@ -22,12 +21,13 @@ from metricshuffle.randomizers import (
     Randomizer,
     WitchHat,
 )
+from metricshuffle.randomizers.channel import ChannelPair
 
 ROWS = np.array([[0.6, 0.3, 0.1], [0.3, 0.4, 0.3], [0.1, 0.3, 0.6]])
 APART = np.abs(np.subtract.outer(np.arange(3.0), np.arange(3.0))) * 2.5
 
 
-@pytest.mark.parametrize(
+@check_all(
     "randomizer",
     [
         BoundedGeometric(7, 0.4),
@@ -43,13 +43,17 @@ APART = np.abs(np.subtract.outer(np.arange(3.0), np.arange(3.0))) * 2.5
         HadamardResponse(6, 1.0),
         Duchi(2, 1.0),
     ],
-    ids=lambda randomizer: type(randomizer).__name__,
 )
 def test_the_farthest_pair(randomizer: Randomizer) -> None:
-    every = [randomizer.distance(*pair) for pair in itertools.permutations(range(randomizer.inputs), 2)]
+    every = [
+        randomizer.distance(*pair) for pair in itertools.permutations(range(randomizer.inputs), 2)
+    ]
     assert randomizer.diameter == max(every)
 
 
 def test_only_the_pair_in_question_counts() -> None:
     assert ChannelPair(ROWS, 0, 1).diameter == 1.0
-    assert RandomTask((0.5, 0.5), (BoundedGeometric(7, 0.4), KaryRandomizedResponse(3, 1.0))).diameter == 1.0
+    assert (
+        RandomTask((0.5, 0.5), (BoundedGeometric(7, 0.4), KaryRandomizedResponse(3, 1.0))).diameter
+        == 1.0
+    )

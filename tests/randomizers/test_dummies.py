@@ -1,4 +1,4 @@
-"""Messages among dummies: the table's parameters, what they may be counted on for, and unbiased counts."""
+"""Messages among dummies: parameters, privacy they provide, and unbiased counts."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import math
 import numpy as np
 import pytest
 from tests.oracles.shuffled_brute_force import shuffled_delta
+from tests.tables import check_all
 
 from metricshuffle.accounting.shuffling.blanket_bound import delta_upper
 from metricshuffle.errors import ConditionError, InputError
@@ -22,43 +23,58 @@ EVERY = {
 
 
 def ratios(hidden: AmongDummies, pair: tuple[int, int] = (0, 1)) -> tuple[float, float, float]:
-    """(p, beta, q): log ratio within the pair as a factor, total variation, and the largest ratio to a dummy."""
+    """(p, beta, q): ratio within the pair, total variation, and largest ratio to a dummy."""
     law = hidden.blanket(*pair)
     held = law.mass > 0.0
-    worst = max(float((law.a[held] / law.mass[held]).max()), float((law.b[held] / law.mass[held]).max()))
+    worst = max(
+        float((law.a[held] / law.mass[held]).max()), float((law.b[held] / law.mass[held]).max())
+    )
     return math.exp(max(law.pure, law.reversed.pure)), float(np.maximum(law.excess, 0).sum()), worst
 
 
 def test_the_parameters_of_the_table() -> None:
-    f, d = 0.25, 5
+    f = 0.25
+    d = 5
     assert ratios(EVERY["coins"]) == pytest.approx((math.inf, 1.0, max(1 / f, 1 / (1 - f))))
     assert ratios(EVERY["balls"]) == pytest.approx((math.inf, 1.0, d))
-    assert ratios(EVERY["fake users"]) == pytest.approx(((1 - f) ** 2 / f**2, 1 - 2 * f, (1 - f) / f))
+    assert ratios(EVERY["fake users"]) == pytest.approx(
+        ((1 - f) ** 2 / f**2, 1 - 2 * f, (1 - f) / f)
+    )
     f = 0.3
-    assert ratios(EVERY["mixed"]) == pytest.approx(((1 - f) * (d - 1) / f, ((1 - f) * (d - 1) - f) / (d - 1), (1 - f) * d))
+    assert ratios(EVERY["mixed"]) == pytest.approx(
+        ((1 - f) * (d - 1) / f, ((1 - f) * (d - 1) - f) / (d - 1), (1 - f) * d)
+    )
 
 
 def test_real_people_are_not_dummies() -> None:
-    """With one-hot users in place of the fake ones the ratio is squared: 9 and not 3 at flip 1/4; with mixed, 9.33 and not 3.5."""
+    """Users in place of dummies square the ratio: 9, not 3, at flip 1/4; mixed 9.33, not 3.5."""
     rows = EVERY["fake users"].real.rows()
     assert float((rows[0] / rows.min(axis=0)).max()) == pytest.approx(9.0)
     rows = EVERY["mixed"].real.rows()
     assert float((rows[0] / rows.min(axis=0)).max()) == pytest.approx(0.7 * 4 / 0.3)
 
 
-@pytest.mark.parametrize("name", EVERY)
+@check_all("name", EVERY)
 def test_the_blanket_is_exact_when_only_dummies_hide_the_message(name: str) -> None:
     from fractions import Fraction
 
-    hidden, growth = EVERY[name], Fraction(3, 2)
-    real, dummy = hidden.real.weights.tolist(), hidden.dummy.weights.tolist()[0]
+    hidden = EVERY[name]
+    growth = Fraction(3, 2)
+    real = hidden.real.weights.tolist()
+    dummy = hidden.dummy.weights.tolist()[0]
     exact = float(shuffled_delta(real[0], real[1], [dummy] * 3, growth))
-    assert exact <= delta_upper(hidden.blanket(0, 1), 4, math.log(1.5), directions="forward") <= exact * (1 + 1e-6) + 1e-12
+    assert (
+        exact
+        <= delta_upper(hidden.blanket(0, 1), 4, math.log(1.5), directions="forward")
+        <= exact * (1 + 1e-6) + 1e-12
+    )
 
 
-@pytest.mark.parametrize("name", EVERY)
+@check_all("name", EVERY)
 def test_counts_are_unbiased(name: str) -> None:
-    hidden, people, dummies = EVERY[name], 4_000, 6_000
+    hidden = EVERY[name]
+    people = 4_000
+    dummies = 6_000
     values = np.arange(people) % 2
     messages = hidden.messages(values, dummies, Randomness.seeded(name))
     assert len(messages) == people + dummies

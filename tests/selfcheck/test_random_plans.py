@@ -1,4 +1,4 @@
-"""Every guarantee of randomly drawn plans, attacked from outside: what the mechanism shows is computed without the accountants' code."""
+"""Guarantees of random plans, attacked without the accountants' code."""
 
 from __future__ import annotations
 
@@ -13,9 +13,12 @@ from tests.selfcheck.drawn_plans import KINDS, drawn
 
 import metricshuffle as ms
 
-FAST, ALL, CHUNK = range(22, 42), range(2000), 50
+FAST = range(22, 42)
+ALL = range(2000)
+CHUNK = 50
 # What laws in double precision are off by: relative, and where nothing is promised to be possible.
-NEARLY, NOTHING = 1.0 + 1e-7, 1e-13
+NEARLY = 1.0 + 1e-7
+NOTHING = 1e-13
 
 
 def refuted(attack: Attack, guarantee: ms.Guarantee, rounds: int) -> bool:
@@ -30,12 +33,14 @@ def refuted(attack: Attack, guarantee: ms.Guarantee, rounds: int) -> bool:
 
 
 def shown(attack: Attack, guarantee: ms.Guarantee, rounds: int) -> bool:
-    """Whether a promise of four fifths the epsilon, and of four fifths the delta, would be refuted: then the attack is near the truth."""
-    less = guarantee.model_copy(update={"epsilon": 0.8 * guarantee.epsilon, "delta": 0.8 * guarantee.delta})
+    """Whether four fifths of epsilon and of delta would be refuted: the attack is then tight."""
+    less = guarantee.model_copy(
+        update={"epsilon": 0.8 * guarantee.epsilon, "delta": 0.8 * guarantee.delta}
+    )
     return refuted(attack, less, rounds)
 
 
-def looked_at(seed: int, tally: Counter[str], sharp: Counter[str]) -> None:
+def attack_plan(seed: int, tally: Counter[str], sharp: Counter[str]) -> None:
     """Attack both guarantees of every candidate of a drawn plan."""
     name, plan = drawn(seed)
     if isinstance(plan, str):
@@ -46,13 +51,16 @@ def looked_at(seed: int, tally: Counter[str], sharp: Counter[str]) -> None:
     for offer in plan.candidates:
         protocol: Any = offer.mechanism
         promises = [(offer.guarantee, protocol, plan.honest)]
-        if protocol.trusted in ("shuffler", "aggregator") and not isinstance(protocol, ms.NoisyAnswers):
+        if protocol.trusted in ("shuffler", "aggregator") and not isinstance(
+            protocol, ms.NoisyAnswers
+        ):
             promises.append((offer.fallback, protocol.model_copy(update={"trusted": "nobody"}), 1))
         for guarantee, seen, honest in promises:
             found = False
             for attack in attacks(plan.query, seen, honest, guarantee.distance, numbers):
                 where = (
-                    f"seed {seed}: {plan.query}, {offer.protocol} ({protocol.encoding}), {guarantee}; {attack.what}, {attack.distance!r}"
+                    f"seed {seed}: {plan.query}, {offer.protocol} ({protocol.encoding}), "
+                    f"{guarantee}; {attack.what}, {attack.distance!r}"
                 )
                 assert not refuted(attack, guarantee, plan.rounds), where
                 found = found or (plan.rounds == 1 and shown(attack, guarantee, 1))
@@ -67,7 +75,7 @@ def test_guarantees_of_random_plans() -> None:
     tally: Counter[str] = Counter()
     sharp: Counter[str] = Counter()
     for seed in FAST:
-        looked_at(seed, tally, sharp)
+        attack_plan(seed, tally, sharp)
     assert tally["plans"] >= 12, tally
     assert sum(sharp.values()) >= 10, sharp
 
@@ -78,7 +86,9 @@ def test_guarantees_of_two_thousand_random_plans(start: int) -> None:
     tally: Counter[str] = Counter()
     sharp: Counter[str] = Counter()
     for seed in range(start, start + CHUNK):
-        looked_at(seed, tally, sharp)
+        attack_plan(seed, tally, sharp)
     assert tally["plans"] >= CHUNK // 3, tally
-    for kind in KINDS:  # the attacks would notice a promise that is a quarter too good, in every kind of question
+    for kind in (
+        KINDS
+    ):  # the attacks would notice a promise that is a quarter too good, in every kind of question
         assert tally[kind] < 30 or sharp[kind], (kind, tally, sharp)

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.tables import check_all
 
 from metricshuffle.errors import DomainError, InputError
 from metricshuffle.randomizers.clustered_response import ClusteredResponse
@@ -15,24 +16,32 @@ from metricshuffle.spaces import Categories, Circle, Clustered, Integers, Metric
 from metricshuffle.testing import check_metric
 
 
-@pytest.mark.parametrize(("clusters", "places", "inner"), [(2, 2, 0.1), (3, 4, 0.25), (5, 2, 1.0)])
-def test_clusters_obey_the_axioms_and_are_distances_along_their_tree(clusters: int, places: int, inner: float) -> None:
+@check_all(("clusters", "places", "inner"), [(2, 2, 0.1), (3, 4, 0.25), (5, 2, 1.0)])
+def test_clusters_obey_the_axioms_and_are_distances_along_their_tree(
+    clusters: int, places: int, inner: float
+) -> None:
     metric = Clustered(clusters, places, inner)
     points = np.arange(clusters * places)
     check_metric(metric, points.tolist())
-    assert metric.tree.pairwise(points, points) == pytest.approx(metric.pairwise(points, points), rel=1e-15)
+    assert metric.tree.pairwise(points, points) == pytest.approx(
+        metric.pairwise(points, points), rel=1e-15
+    )
     assert metric.size == len(points)
 
 
 def test_clusters_are_those_of_the_randomizer() -> None:
-    metric, response = Clustered(3, 4, 0.25), ClusteredResponse(3, 4, 0.25, 2.0)
+    metric = Clustered(3, 4, 0.25)
+    response = ClusteredResponse(3, 4, 0.25, 2.0)
     for a in range(12):
         for b in range(12):
             assert metric(a, b) == response.distance(a, b)
 
 
 @settings(max_examples=40, deadline=None)
-@given(st.lists(st.floats(-100, 100).map(lambda number: round(number, 3)), min_size=1, max_size=8), st.sampled_from([1.0, 7.5, 24.0]))
+@given(
+    st.lists(st.floats(-100, 100).map(lambda number: round(number, 3)), min_size=1, max_size=8),
+    st.sampled_from([1.0, 7.5, 24.0]),
+)
 def test_a_circle_obeys_the_axioms(points: list[float], circumference: float) -> None:
     check_metric(Circle(circumference), points, pseudo=True)
 
@@ -49,14 +58,14 @@ def test_the_shorter_way_round() -> None:
     assert day.diameter == 12
 
 
-@pytest.mark.parametrize("metric", [Clustered(3, 4, 0.25), Circle(7)])
+@check_all("metric", [Clustered(3, 4, 0.25), Circle(7)])
 def test_both_travel_through_json(metric: Metric) -> None:
     again = Metric.of_kind(metric.model_dump(mode="json"))
     assert again == metric
     assert hash(again) == hash(metric)
 
 
-@pytest.mark.parametrize(
+@check_all(
     ("make", "words"),
     [
         (lambda: Clustered(1, 4, 0.5), "at least 2 clusters"),

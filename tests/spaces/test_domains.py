@@ -1,4 +1,4 @@
-"""Domains accept what lies inside, and say in words which row does not."""
+"""Domains accept values inside and name the row of a value outside."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import BaseModel, ValidationError
+from tests.tables import check_all
 
 from metricshuffle.errors import DomainError, InputError
 from metricshuffle.spaces import AnyDomain, Categories, Domain, Grid, Integers, Interval
@@ -24,7 +25,7 @@ def test_whole_floats_are_whole_numbers() -> None:
     assert validated.tolist() == [0, 3, 7, 9, 1000]
 
 
-@pytest.mark.parametrize(
+@check_all(
     ("values", "count", "row", "words"),
     [
         ([5, 1001, -1], 2, 1, "1001 lies above it"),
@@ -54,7 +55,7 @@ def test_the_first_wrong_row_is_named(values: Any, count: int, row: int, words: 
     assert "whole numbers from 0 to 1,000 kcal" in str(told.value)
 
 
-@pytest.mark.parametrize("values", [5, "abc", [[1, 2]], {1, 2}])
+@check_all("values", [5, "abc", [[1, 2]], {1, 2}])
 def test_only_columns_are_validated(values: Any) -> None:
     with pytest.raises(InputError, match="one-dimensional"):
         KCAL.validated(values)
@@ -96,7 +97,9 @@ def test_interval_keeps_its_ends_and_refuses_the_next_double() -> None:
 def test_grid_cells_are_pairs_of_indices() -> None:
     grid = Grid(3, 4)
     assert grid.validated([(2, 3), (0.0, 0)]).tolist() == [[2, 3], [0, 0]]
-    with pytest.raises(DomainError, match=r"1 of 2 values.*row 1 .*\(3, 3\) is not a column from 0 to 2"):
+    with pytest.raises(
+        DomainError, match=r"1 of 2 values.*row 1 .*\(3, 3\) is not a column from 0 to 2"
+    ):
         grid.validated([(2, 3), (3, 3)])
     with pytest.raises(DomainError, match="truth value"):
         grid.validated([(1, True)])
@@ -119,7 +122,7 @@ def test_labels_become_codes_and_back() -> None:
         colours.labels_of([3])
 
 
-@pytest.mark.parametrize(
+@check_all(
     ("make", "field"),
     [
         (lambda: Integers(5, 5), "low must be below high"),
@@ -155,28 +158,36 @@ class File(BaseModel):
     domain: AnyDomain
 
 
-DOMAINS = [KCAL, Interval(-0.5, 1e-3, "m"), Grid(100, 80, cell=50, unit="m"), Categories(("a", "b"))]
+DOMAINS = [
+    KCAL,
+    Interval(-0.5, 1e-3, "m"),
+    Grid(100, 80, cell=50, unit="m"),
+    Categories(("a", "b")),
+]
 
 
-@pytest.mark.parametrize("domain", DOMAINS)
+@check_all("domain", DOMAINS)
 def test_json_both_ways(domain: Domain) -> None:
     assert type(domain).model_validate_json(domain.model_dump_json()) == domain
     assert File.model_validate_json(File(domain=domain).model_dump_json()) == File(domain=domain)
     assert hash(domain) == hash(domain.model_copy())
 
 
-@pytest.mark.parametrize("field", ["kind", "low", "unit"])
+@check_all("field", ["kind", "low", "unit"])
 def test_domains_are_frozen(field: str) -> None:
     with pytest.raises(ValidationError, match="frozen"):
         setattr(KCAL, field, 1)
 
 
-@pytest.mark.parametrize(
+@check_all(
     ("text", "words"),
     [
         ('{"domain": {"kind": "integers", "low": 5}}', "needs high"),
         ('{"domain": {"kind": "integers", "low": 5, "high": 3}}', "low must be below high"),
-        ('{"domain": {"kind": "integers", "low": 0, "high": 3, "step": 2}}', "step is not one of its fields"),
+        (
+            '{"domain": {"kind": "integers", "low": 0, "high": 3, "step": 2}}',
+            "step is not one of its fields",
+        ),
         ('{"domain": {"kind": "torus"}}', "unknown kind 'torus'"),
         ('{"domain": {"low": 0, "high": 3}}', "unknown kind None"),
     ],
@@ -187,14 +198,26 @@ def test_damaged_files_are_validation_errors_in_words(text: str, words: str) -> 
 
 
 @settings(max_examples=50, deadline=None)
-@given(st.lists(st.one_of(st.integers(), st.floats(), st.booleans(), st.text(max_size=3), st.none()), max_size=8))
+@given(
+    st.lists(
+        st.one_of(st.integers(), st.floats(), st.booleans(), st.text(max_size=3), st.none()),
+        max_size=8,
+    )
+)
 def test_a_column_passes_exactly_if_every_value_does(values: list[Any]) -> None:
     def inside(value: Any) -> bool:
-        return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= 1000 and value == int(value)
+        return (
+            isinstance(value, int | float)
+            and not isinstance(value, bool)
+            and 0 <= value <= 1000
+            and value == int(value)
+        )
 
     wrong = [row for row, value in enumerate(values) if not inside(value)]
     if wrong:
-        with pytest.raises(DomainError, match=rf"^{len(wrong)} of {len(values)} values.* row {wrong[0]} \("):
+        with pytest.raises(
+            DomainError, match=rf"^{len(wrong)} of {len(values)} values.* row {wrong[0]} \("
+        ):
             KCAL.validated(values)
     else:
         assert KCAL.validated(values).tolist() == values

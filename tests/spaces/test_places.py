@@ -1,4 +1,4 @@
-"""Places in a box of degrees: the plane they are added up in is linear and never longer than the ground."""
+"""Places in a box of degrees: the plane is linear and never longer than the ground."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 from pyproj import Geod
+from tests.tables import check_all
 
 from metricshuffle import Places
 from metricshuffle.errors import DomainError, InputError
@@ -30,16 +31,23 @@ BOXES = {
 }
 
 
-def drawn_pairs(places: Places, count: int, generator: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+def drawn_pairs(
+    places: Places, count: int, generator: np.random.Generator
+) -> tuple[np.ndarray, np.ndarray]:
     """Anywhere, near each other, on the northern and southern edges, and between corners."""
-    low, high = np.array([places.south, places.west]), np.array([places.north, places.east])
+    low = np.array([places.south, places.west])
+    high = np.array([places.north, places.east])
     first, second = (low + generator.random((count, 2)) * (high - low) for _ in range(2))
     near = np.clip(first + generator.normal(0.0, 1e-3, (count, 2)) * (high - low), low, high)
-    edges = [low + np.column_stack([generator.integers(0, 2, count), generator.random(count)]) * (high - low) for _ in range(2)]
+    edges = [
+        low
+        + np.column_stack([generator.integers(0, 2, count), generator.random(count)]) * (high - low)
+        for _ in range(2)
+    ]
     return np.concatenate([first, first, edges[0]]), np.concatenate([second, near, edges[1]])
 
 
-@pytest.mark.parametrize("name", BOXES)
+@check_all("name", BOXES)
 def test_no_distance_in_the_plane_is_longer_than_on_the_ground(name: str) -> None:
     places = Places(*BOXES[name])
     first, second = drawn_pairs(places, 2000, np.random.default_rng(len(name)))
@@ -49,13 +57,16 @@ def test_no_distance_in_the_plane_is_longer_than_on_the_ground(name: str) -> Non
     assert ground.max() <= places.diameter
 
 
-@pytest.mark.parametrize("name", ["Austin", "Cape Town", "one metre", "beside the antimeridian"])
+@check_all("name", ["Austin", "Cape Town", "one metre", "beside the antimeridian"])
 def test_the_plane_is_as_long_as_the_ground_somewhere(name: str) -> None:
-    """Where a degree is shortest; a plane with a tenth of the metres would pass the other test, too."""
+    """Attained where a degree is shortest; a tenth of the metres would pass the other test."""
     places = Places(*BOXES[name])
     highest = places.south if abs(places.south) > abs(places.north) else places.north
     ends = np.array([[highest, places.west], [highest, places.east]])
-    ratio = float(np.hypot(*np.diff(places.points(ends), axis=0)[0])) / GEOD.inv(ends[0, 1], highest, ends[1, 1], highest)[2]
+    ratio = (
+        float(np.hypot(*np.diff(places.points(ends), axis=0)[0]))
+        / GEOD.inv(ends[0, 1], highest, ends[1, 1], highest)[2]
+    )
     assert 0.99 < ratio <= 1.0
     corners = places.extremes()
     longest = max(GEOD.inv(a[1], a[0], b[1], b[0])[2] for a in corners for b in corners)
@@ -63,18 +74,24 @@ def test_the_plane_is_as_long_as_the_ground_somewhere(name: str) -> None:
 
 
 def test_without_the_bulge_of_geodesics_the_plane_would_be_too_long() -> None:
-    """Two places of one latitude are nearer to each other along a line that rises towards the pole."""
+    """Geodesics between places of one latitude rise towards the pole."""
     south, west, north, east = BOXES["35 to 70 north"]
     ground = GEOD.inv(west, north, east, north)[2]
     assert metres_at(north)[1] * (east - west) > 1.02 * ground
     assert least_metres(south, north, east - west)[1] * (east - west) <= ground
 
 
-@pytest.mark.parametrize(
+@check_all(
     ("box", "told"),
-    [((10, 170, 20, -170), "antimeridian"), ((10, 0, 86, 10), "85 degrees"), ((-90, 0, 10, 10), "85 degrees"), ((10, -90, 20, 89), "179"),
-     ((20, 0, 10, 10), "south must be below north"), ((10, 170, 20, 190), "180 degrees")],
-)  # fmt: skip
+    [
+        ((10, 170, 20, -170), "antimeridian"),
+        ((10, 0, 86, 10), "85 degrees"),
+        ((-90, 0, 10, 10), "85 degrees"),
+        ((10, -90, 20, 89), "179"),
+        ((20, 0, 10, 10), "south must be below north"),
+        ((10, 170, 20, 190), "180 degrees"),
+    ],
+)
 def test_boxes_that_have_no_plane(box: tuple[float, float, float, float], told: str) -> None:
     with pytest.raises(InputError, match=told) as refused:
         Places(*box)
@@ -85,7 +102,8 @@ def test_boxes_that_have_no_plane(box: tuple[float, float, float, float], told: 
 def test_other_units_and_dimensions() -> None:
     with pytest.raises(InputError, match="unit must be 'm' or 'km'"):
         Places(10, 10, 20, 20, "miles")
-    near, far = Places(*BOXES["Austin"]), Places(*BOXES["Austin"], "km")
+    near = Places(*BOXES["Austin"])
+    far = Places(*BOXES["Austin"], "km")
     assert far.diameter == pytest.approx(near.diameter / 1000.0)
     assert far.units(0.5) == near.units(500.0)
     assert Places.of_kind(near.model_dump(mode="json")) == near
@@ -94,16 +112,35 @@ def test_other_units_and_dimensions() -> None:
 
 
 def test_degrees_are_read_as_they_are() -> None:
-    """Doubles of a quarter of a degree and more are points exactly; the corner is point 0, also where it is finer than points."""
+    """Doubles of a quarter degree and more are exact points; the corner is point 0.
+
+    Also where it is finer than points.
+    """
     places = Places(0.1, -98.1, 30.55, -0.3)
-    values = np.array([[30.123456789012345, -97.98765432109876], [0.1, -98.1], [30.55, -0.3], [0.25000000000000006, -0.30000000000000004]])
+    values = np.array(
+        [
+            [30.123456789012345, -97.98765432109876],
+            [0.1, -98.1],
+            [30.55, -0.3],
+            [0.25000000000000006, -0.30000000000000004],
+        ]
+    )
     numbers = places.numbers(places.validated(values))
     exact = [
-        [Fraction(float(value)) * POINTS_PER_DEGREE - corner for value, corner in zip(row, places.corner, strict=True)] for row in values
+        [
+            Fraction(float(value)) * POINTS_PER_DEGREE - corner
+            for value, corner in zip(row, places.corner, strict=True)
+        ]
+        for row in values
     ]
-    assert [list(map(int, row)) for row in numbers] == [[round(part) for part in row] for row in exact]
+    assert [list(map(int, row)) for row in numbers] == [
+        [round(part) for part in row] for row in exact
+    ]
     assert all(
-        part == int(part) for row in exact for part, value in zip(row, values[0], strict=True) if abs(value) >= 0.25 and row is not exact[1]
+        part == int(part)
+        for row in exact
+        for part, value in zip(row, values[0], strict=True)
+        if abs(value) >= 0.25 and row is not exact[1]
     )
     assert numbers.min() >= 0
     assert np.all(numbers <= places.spans)

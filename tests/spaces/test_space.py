@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.tables import check_all
 
 from metricshuffle.errors import DomainError, InputError, NotCertified
 from metricshuffle.spaces import (
@@ -38,13 +39,20 @@ class HoursOfDay(Metric):
     kind: Literal["hours-of-day"] = "hours-of-day"
 
     def pairwise(self, points_a: Any, points_b: Any) -> Any:
-        apart = np.abs(np.subtract.outer(np.asarray(points_a, dtype=float), np.asarray(points_b, dtype=float)))
+        apart = np.abs(
+            np.subtract.outer(np.asarray(points_a, dtype=float), np.asarray(points_b, dtype=float))
+        )
         return np.minimum(apart, 24 - apart)
 
 
 NORMS: list[Metric] = [
-    Manhattan(), Euclidean(), Discrete(), Scaled(Euclidean(), 0.25), Threshold(Manhattan(), 3), Maximum([Euclidean(), Discrete()])
-]  # fmt: skip
+    Manhattan(),
+    Euclidean(),
+    Discrete(),
+    Scaled(Euclidean(), 0.25),
+    Threshold(Manhattan(), 3),
+    Maximum([Euclidean(), Discrete()]),
+]
 
 
 def assert_brute_force(space: Space) -> None:
@@ -82,7 +90,9 @@ def test_reach_on_labels(size: int, seed: int) -> None:
 
 
 def test_defaults_and_units() -> None:
-    assert Space(Integers(0, 1000, unit="kcal")) == Space(Integers(0, 1000, "kcal"), Absolute(), "kcal")
+    assert Space(Integers(0, 1000, unit="kcal")) == Space(
+        Integers(0, 1000, "kcal"), Absolute(), "kcal"
+    )
     grid = Space(Grid(100, 80, cell=50, unit="m"))
     assert (grid.metric, grid.unit) == (Euclidean(), "m")
     assert grid.distance((0, 0), (3, 4)) == 250
@@ -93,8 +103,16 @@ def test_defaults_and_units() -> None:
     metres = Grid(10, 10, unit="m")
     assert Space(metres, Scaled(Euclidean(), 0.001)).unit == ""
     assert Space(metres, Scaled(Euclidean(), 0.001), unit="km").unit == "km"
-    assert Space(metres, Threshold(Euclidean(), 5)).unit == Space(metres, Maximum([Euclidean(), Manhattan()])).unit == "m"
-    assert Space(metres, Maximum([Euclidean(), Discrete()])).unit == Space(metres, Discrete()).unit == ""
+    assert (
+        Space(metres, Threshold(Euclidean(), 5)).unit
+        == Space(metres, Maximum([Euclidean(), Manhattan()])).unit
+        == "m"
+    )
+    assert (
+        Space(metres, Maximum([Euclidean(), Discrete()])).unit
+        == Space(metres, Discrete()).unit
+        == ""
+    )
 
 
 def test_space_of_a_domain_or_a_space() -> None:
@@ -105,14 +123,18 @@ def test_space_of_a_domain_or_a_space() -> None:
         Space.of(5)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize(
+@check_all(
     ("domain", "metric", "words"),
     [
         (Grid(3, 3), Absolute(), "Absolute measures numbers"),
         (Grid(3, 3), Haversine(), "Grid.from_box"),
         (Categories(["a", "b"]), Euclidean(), "codes"),
         (Integers(0, 1), Matrix([[0, 1], [1, 0]]), "measures codes"),
-        (Categories(["a", "b", "c"]), Scaled(Matrix([[0, 1], [1, 0]]), 2), "2 points, but the domain has 3"),
+        (
+            Categories(["a", "b", "c"]),
+            Scaled(Matrix([[0, 1], [1, 0]]), 2),
+            "2 points, but the domain has 3",
+        ),
         (Integers(0, 1), "absolute", "metric must be a Metric"),
     ],
 )
@@ -141,11 +163,13 @@ def test_a_metric_without_closed_forms_is_searched_or_refused() -> None:
             Space(domain, HoursOfDay()).reach(0)
 
 
-@pytest.mark.parametrize(
+@check_all(
     "space",
     [
         Space(Integers(0, 23, "h"), HoursOfDay(), "h"),
-        Space(Grid(5, 6, 50, "m"), Maximum([Scaled(Manhattan(), 0.5), Threshold(Euclidean(), 100)])),
+        Space(
+            Grid(5, 6, 50, "m"), Maximum([Scaled(Manhattan(), 0.5), Threshold(Euclidean(), 100)])
+        ),
         Space(Categories(["a", "b"]), Matrix([[0, 0.1], [0.1, 0]])),
         Space(Interval(0, 0.1)),
     ],

@@ -30,7 +30,9 @@ def test_points_snap_to_the_cell_they_lie_in() -> None:
 
 
 @settings(max_examples=40, deadline=None)
-@given(st.integers(1, 50), st.integers(1, 50), st.floats(1e-3, 1e3), st.randoms(use_true_random=False))
+@given(
+    st.integers(1, 50), st.integers(1, 50), st.floats(1e-3, 1e3), st.randoms(use_true_random=False)
+)
 def test_a_centre_lies_in_its_own_cell(width: int, height: int, cell: float, random: Any) -> None:
     grid = Grid(width, height, cell)
     chosen = [(random.randrange(width), random.randrange(height)) for _ in range(5)]
@@ -46,7 +48,8 @@ def test_places_snap_and_come_back_within_half_a_diagonal() -> None:
     pyproj = pytest.importorskip("pyproj")
     grid = Grid.from_box(*BEIJING, cell=100)
     rng = np.random.default_rng(3)
-    latitudes, longitudes = rng.uniform(39.5, 40.5, 2000), rng.uniform(116, 117, 2000)
+    latitudes = rng.uniform(39.5, 40.5, 2000)
+    longitudes = rng.uniform(116, 117, 2000)
     cells = grid.cells_at(latitudes, longitudes)
     back_lat, back_lon = grid.places(cells)
     apart = pyproj.Geod(ellps="WGS84").inv(longitudes, latitudes, back_lon, back_lat)[2]
@@ -76,11 +79,13 @@ def test_the_stated_distortion_holds_up_to_the_longest_side(latitude: float) -> 
     left, bottom, right, top = box.extent
     assert 0.8 * MAX_SIDE_METRES < right - left <= MAX_SIDE_METRES
     rng = np.random.default_rng(1)
-    lat, lon = rng.uniform(box.south, box.north, 4000), rng.uniform(box.west, box.east, 4000)
+    lat = rng.uniform(box.south, box.north, 4000)
+    lon = rng.uniform(box.west, box.east, 4000)
     lat[:400], lon[:400] = box.south, box.east  # the scale is worst at a corner, across the radius
     other_lat = np.clip(lat + rng.normal(0, 0.5, 4000), box.south, box.north)
     other_lon = np.clip(lon + rng.normal(0, 0.5, 4000) * wide, box.west, box.east)
-    here, there = box.plane(lat, lon), box.plane(other_lat, other_lon)
+    here = box.plane(lat, lon)
+    there = box.plane(other_lat, other_lon)
     ground = pyproj.Geod(ellps="WGS84").inv(lon, lat, other_lon, other_lat)[2]
     moved = ground > 100
     ratio = np.hypot(*(here - there)[moved].T) / ground[moved]
@@ -101,13 +106,18 @@ def test_the_stated_distortion_holds_up_to_the_longest_side(latitude: float) -> 
         ((0, 0, float("nan"), 1), "north must be a finite"),
     ],
 )
-def test_boxes_that_cannot_be_flattened_are_refused(box: tuple[float, float, float, float], words: str) -> None:
+def test_boxes_that_cannot_be_flattened_are_refused(
+    box: tuple[float, float, float, float], words: str
+) -> None:
     pytest.importorskip("pyproj")
     with pytest.raises(InputError, match=words):
         Grid.from_box(*box, cell=100)
 
 
-@pytest.mark.parametrize(("cell", "unit", "words"), [(0, "m", "cell"), (100, "miles", "unit"), (1e-320, "m", "cell must be larger")])
+@pytest.mark.parametrize(
+    ("cell", "unit", "words"),
+    [(0, "m", "cell"), (100, "miles", "unit"), (1e-320, "m", "cell must be larger")],
+)
 def test_wrong_cells_are_refused(cell: float, unit: str, words: str) -> None:
     pytest.importorskip("pyproj")
     with pytest.raises(InputError, match=words):
@@ -119,7 +129,10 @@ def test_places_outside_the_box_are_named_or_clamped() -> None:
     grid = Grid.from_box(*BEIJING, cell=100)
     with pytest.raises(DomainError, match=r"1 of 2 values.*row 1 .*\(116\.5, 40\.0\)"):
         grid.cells_at([40.0, 116.5], [116.5, 40.0])
-    assert grid.cells_at([39.0], [116.5], clamp=True).tolist() == grid.cells_at([39.5], [116.5]).tolist()
+    assert (
+        grid.cells_at([39.0], [116.5], clamp=True).tolist()
+        == grid.cells_at([39.5], [116.5]).tolist()
+    )
     for bad in ([float("nan")], [116.5], ["40"], [True]):
         with pytest.raises(DomainError):
             grid.cells_at(bad, [116.5], clamp=True)

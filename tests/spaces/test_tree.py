@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.sparse import coo_array
 from scipy.sparse.csgraph import dijkstra
+from tests.tables import check_all
 
 from metricshuffle.errors import DomainError, InputError
 from metricshuffle.spaces import Categories, Matrix, Metric, Space, Tree
@@ -18,8 +19,11 @@ from metricshuffle.testing import check_metric
 @given(st.integers(1, 30), st.integers(0, 2**32), st.booleans())
 def test_against_dijkstra_from_everywhere(size: int, seed: int, shuffled: bool) -> None:
     rng = np.random.default_rng(seed)
-    names = rng.permutation(size) if shuffled else np.arange(size)  # children may come before their parents
-    parents, lengths = np.full(size, -1), rng.uniform(0.5, 3.0, size)
+    names = (
+        rng.permutation(size) if shuffled else np.arange(size)
+    )  # children may come before their parents
+    parents = np.full(size, -1)
+    lengths = rng.uniform(0.5, 3.0, size)
     for i in range(1, size):
         parents[names[i]] = names[rng.integers(0, i)]
     tree = Tree(parents, lengths)
@@ -59,7 +63,7 @@ def test_through_json() -> None:
     assert tree != Matrix([[0, 1], [1, 0]])
 
 
-@pytest.mark.parametrize(
+@check_all(
     ("parents", "lengths", "words"),
     [
         ([], None, "at least one point"),

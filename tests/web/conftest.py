@@ -1,4 +1,4 @@
-"""A real server in a process of its own, and a real browser that may talk to it and to nobody else."""
+"""Real server in a separate process, and a real browser that may connect only to it."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ SLIDE = """([field, value]) => new Promise((done, failed) => {
   const slider = document.querySelector(`.slider[data-for=field-${field}]`);
   slider.value = value;
   slider.dispatchEvent(new Event('input', { bubbles: true }));
-})"""
-"""Moves a slider, and tells after how many milliseconds the numbers of another plan stood on the page."""
+})"""  # noqa: E501
+"""Script that moves a slider and returns the milliseconds until the new plan's numbers appear."""
 
 
 def missing(what: str) -> None:
-    """Where everything must be there a missing part is a failure; elsewhere it is a reason to skip."""
+    """Skip a test for a missing part, or fail in CI."""
     if os.environ.get("CI") == "true":
         pytest.fail(what)
     pytest.skip(what)
@@ -42,7 +42,7 @@ def missing(what: str) -> None:
 
 @dataclass
 class Served:
-    """`metricshuffle web`, running."""
+    """Running `metricshuffle web`."""
 
     process: subprocess.Popen[str]
     url: str
@@ -51,7 +51,7 @@ class Served:
 
     @property
     def root(self) -> str:
-        """Below which path everything is."""
+        """Path below which everything is served."""
         return root_path(self.token)
 
     def at(self, path: str) -> str:
@@ -70,7 +70,9 @@ class Served:
 
 def started(*options: str) -> Served:
     command = [sys.executable, "-m", "metricshuffle", "web", "--no-browser", "--json", *options]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+    process = subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+    )
     assert process.stdout is not None
     line = process.stdout.readline()
     if not line:
@@ -94,14 +96,17 @@ def served() -> Iterator[Served]:
 
 @contextmanager
 def launched() -> Iterator[Any]:
-    """The machine's own browser, or a reason why there is none."""
+    """Browser of the machine, or a reason why there is none."""
     try:
         from playwright.sync_api import sync_playwright
     except ImportError:
         missing("playwright is not installed; pip install playwright")
     executable = next((path for name in BROWSERS if (path := shutil.which(name))), None)
     if executable is None:
-        missing("there is no browser to look at the page with; install Chromium (on Debian: apt-get install chromium)")
+        missing(
+            "there is no browser to look at the page with; install Chromium (on Debian: "
+            "apt-get install chromium)"
+        )
     with sync_playwright() as driver:
         opened = driver.chromium.launch(executable_path=executable, args=["--no-sandbox"])
         yield opened
@@ -115,12 +120,14 @@ def browser() -> Iterator[Any]:
 
 
 VIOLATED = """addEventListener('securitypolicyviolation', (event) => policyViolated(
-  `${event.violatedDirective} ${event.blockedURI} ${event.sourceFile}:${event.lineNumber} ${event.sample} at ${location}`))"""
+  `${event.violatedDirective} ${event.blockedURI} ${event.sourceFile}:${event.lineNumber} ${event.sample} at ${location}`))"""  # noqa: E501
 
 
 def watched(context: Any, wrong: list[str]) -> None:
-    """Note every request that leaves this machine, every error of a script, and everything that the policy of a page forbids."""
-    context.on("request", lambda request: wrong.append(request.url) if not _own(request.url) else None)
+    """Record requests that leave this machine, script errors, and policy violations of a page."""
+    context.on(
+        "request", lambda request: wrong.append(request.url) if not _own(request.url) else None
+    )
     context.on("weberror", lambda error: wrong.append(f"script: {error.error}"))
     context.expose_binding("policyViolated", lambda _, told: wrong.append(f"policy: {told}"))
     context.add_init_script(VIOLATED)
@@ -128,7 +135,7 @@ def watched(context: Any, wrong: list[str]) -> None:
 
 @pytest.fixture
 def window(browser: Any, served: Served) -> Iterator[Callable[..., Any]]:
-    """Opens pages that may talk to this machine only; what `watched` notes fails the test."""
+    """Open pages that may connect to this machine only; `watched` records fail the test."""
     contexts: list[Any] = []
     wrong: list[str] = []
 

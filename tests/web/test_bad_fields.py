@@ -1,4 +1,4 @@
-"""Whatever is typed into a field: a sentence beside that field, or a question that can be planned."""
+"""Any input in a field gives an error at that field, or a valid query."""
 
 from __future__ import annotations
 
@@ -26,8 +26,19 @@ ANYTHING = (
     "1e99999",
 )
 NUMBERS = ("number", "whole")
-ELSEWHERE = {("low", "granularity"), ("high", "granularity"), ("labels", "distance"), ("side", "distance")}
-"""What is typed -> where it is said: a real number needs a step to be rounded to, and a distance has to fit what it is measured in."""
+ELSEWHERE = {
+    ("low", "granularity"),
+    ("high", "granularity"),
+    ("labels", "distance"),
+    ("side", "distance"),
+    ("thresholds", "fade"),
+    ("resolution", "where"),
+}
+"""Input -> the other field where its error is shown.
+
+A real number needs a step, a distance must fit its unit, a fade its threshold, and cells of H3 need
+a box in degrees.
+"""
 
 
 def chosen_for(field: Field) -> dict[str, str]:
@@ -53,8 +64,13 @@ def test_a_sentence_stands_beside_the_field_that_it_is_about(card: str) -> None:
             told = sentences(card, {**chosen_for(field), field.name: typed})
             beside = field.name in told or all((field.name, name) in ELSEWHERE for name in told)
             assert beside, (field.name, typed[:40], told)
-            assert all(len(sentence) < 400 and sentence.endswith(".") for sentence in told.values()), told
-            assert told or field.kind not in NUMBERS or typed not in ALWAYS_WRONG, (field.name, typed[:40])
+            assert all(
+                len(sentence) < 400 and sentence.endswith(".") for sentence in told.values()
+            ), told
+            assert told or field.kind not in NUMBERS or typed not in ALWAYS_WRONG, (
+                field.name,
+                typed[:40],
+            )
 
 
 @pytest.mark.parametrize("card", ENGINEER_CARDS)
@@ -62,10 +78,18 @@ def test_cards_for_engineers_do_the_same(card: str) -> None:
     for field in ENGINEER_CARDS[card].fields.values():
         if field.kind not in NUMBERS:
             continue
-        for typed in (*ALWAYS_WRONG, "", " "):  # nothing that is a number: these cards have no step before the computation
+        for typed in (
+            *ALWAYS_WRONG,
+            "",
+            " ",
+        ):  # nothing that is a number: these cards have no step before the computation
             with pytest.raises(FieldErrors) as wrong:
                 engineer_html(card, {**chosen_for(field), field.name: typed})
-            assert field.name in wrong.value.sentences, (field.name, typed[:40], wrong.value.sentences)
+            assert field.name in wrong.value.sentences, (
+                field.name,
+                typed[:40],
+                wrong.value.sentences,
+            )
 
 
 def test_ends_in_the_wrong_order_are_told_beside_both() -> None:

@@ -1,4 +1,4 @@
-"""The console with a real shuffler: open, watch it fill, collect, see the release; abort; what is wrong is said where it was asked."""
+"""Console with a real shuffler: open, fill, collect, release, abort, and errors."""
 
 from __future__ import annotations
 
@@ -12,10 +12,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 from tests.web.conftest import Served
 
 import metricshuffle as ms
+from metricshuffle.collection.terms import parse_time
 
 pytestmark = pytest.mark.thorough
 PEOPLE = 24
@@ -41,13 +43,20 @@ def shuffler(tmp_path: Path) -> Iterator[Shuffling]:
         str(tmp_path / "keys"),
     ]
     process = subprocess.Popen(
-        [*command, "--listen", "127.0.0.1:0", "--json"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+        [*command, "--listen", "127.0.0.1:0", "--json"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
     )
     assert process.stdout is not None
     try:
         line = process.stdout.readline()
         assert line, "the shuffler ended before it was ready"
-        yield Shuffling(json.loads(line)["listening"], (tmp_path / "keys" / "operator.token").read_text().strip(), tmp_path)
+        yield Shuffling(
+            json.loads(line)["listening"],
+            (tmp_path / "keys" / "operator.token").read_text().strip(),
+            tmp_path,
+        )
     finally:
         process.kill()
         process.wait()
@@ -55,7 +64,13 @@ def shuffler(tmp_path: Path) -> Iterator[Shuffling]:
 
 
 def run(*words: str) -> str:
-    done = subprocess.run([sys.executable, "-m", "metricshuffle", *words], capture_output=True, text=True, timeout=120, check=False)
+    done = subprocess.run(
+        [sys.executable, "-m", "metricshuffle", *words],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
     assert done.returncode == 0, done.stderr
     return done.stdout
 
@@ -78,7 +93,11 @@ def plan_file(tmp_path: Path) -> Path:
 @pytest.fixture
 def map_plan_file(tmp_path: Path) -> Path:
     plan = ms.plan(
-        ms.Histogram(ms.Grid(4, 3, 500, "m")), ms.Target(4.0, 0.0, 500), PEOPLE, trusted="nobody", protocols=["k-ary-randomized-response"]
+        ms.Histogram(ms.Grid(4, 3, 500, "m")),
+        ms.Target(4.0, 0.0, 500),
+        PEOPLE,
+        trusted="nobody",
+        protocols=["k-ary-randomized-response"],
     )
     path = tmp_path / "map.json"
     plan.save(path)
@@ -95,20 +114,32 @@ def added(page: Any, served: Served, shuffler: Shuffling) -> None:
 
 def opened(page: Any, shuffler: Shuffling, plan_file: Path, public: str, closes: str) -> str:
     """Open a collection; its digest."""
-    known = {article.get_attribute("data-digest") for article in page.locator("article.collection").all()}
+    known = {
+        article.get_attribute("data-digest") for article in page.locator("article.collection").all()
+    }
     page.select_option("#open-url", shuffler.url)
     page.set_input_files("#open-plan", str(plan_file))
     page.fill("#open-analyst", public)
     page.fill("#open-closes", closes)
     page.click("section:has(#open-title) button:text-is('Open')")
-    page.wait_for_function("(before) => document.querySelectorAll('article.collection').length > before", arg=len(known))
-    (new,) = {str(article.get_attribute("data-digest")) for article in page.locator("article.collection").all()} - known
+    page.wait_for_selector(f"article.collection >> nth={len(known)}")
+    (new,) = {
+        str(article.get_attribute("data-digest"))
+        for article in page.locator("article.collection").all()
+    } - known
     return new
 
 
 def reported(shuffler: Shuffling, digest: str, values: Path, *columns: str) -> None:
     named = [word for column in columns for word in ("--column", column)]
-    run("submit", f"{shuffler.url}/v1/collections/{digest}", str(values), *named, "--outbox", str(shuffler.folder / "outbox.db"))
+    run(
+        "submit",
+        f"{shuffler.url}/v1/collections/{digest}",
+        str(values),
+        *named,
+        "--outbox",
+        str(shuffler.folder / "outbox.db"),
+    )
 
 
 def article_of(page: Any, digest: str) -> Any:
@@ -117,16 +148,22 @@ def article_of(page: Any, digest: str) -> Any:
 
 def awaited(page: Any, digest: str, state: str) -> None:
     """The page asks again by itself."""
-    article, until = article_of(page, digest), time.monotonic() + 60
+    article = article_of(page, digest)
+    until = time.monotonic() + 60
     while article.get_attribute("data-state") != state:
         assert time.monotonic() < until, article.inner_text()
         page.wait_for_timeout(250)
 
 
 def test_collections_from_their_opening_to_their_releases(
-    window: Callable[..., Any], served: Served, shuffler: Shuffling, plan_file: Path, map_plan_file: Path, tmp_path: Path
+    window: Callable[..., Any],
+    served: Served,
+    shuffler: Shuffling,
+    plan_file: Path,
+    map_plan_file: Path,
+    tmp_path: Path,
 ) -> None:
-    """A number and a map; the browser reports no violation of the policy on any of these pages, or `window` fails the test."""
+    """A number and a map; `window` fails the test on any policy violation of these pages."""
     key = tmp_path / "analyst.key"
     public = run("analyst", "key", "--output", str(key)).strip()
     page = window()
@@ -142,14 +179,17 @@ def test_collections_from_their_opening_to_their_releases(
     for joined in (digest, place):
         page.goto(f"{shuffler.url}/join/{joined}")
         assert "24" in page.inner_text("main")
-    minutes, places = tmp_path / "minutes.csv", tmp_path / "places.csv"
+    minutes = tmp_path / "minutes.csv"
+    places = tmp_path / "places.csv"
     minutes.write_text("minutes\n" + "\n".join(str(4 * person) for person in range(PEOPLE)))
     places.write_text("x,y\n" + "\n".join(f"{person % 4},{person % 3}" for person in range(PEOPLE)))
     reported(shuffler, place, places, "x", "y")
     reported(shuffler, digest, minutes, "minutes")
     page.goto(served.at("/console"))
     folder = Path(os.environ.get("SCREENSHOTS", tmp_path))
-    page.locator("section:has(#collections-title)").screenshot(path=str(folder / "page-console.png"))
+    page.locator("section:has(#collections-title)").screenshot(
+        path=str(folder / "page-console.png")
+    )
     awaited(page, digest, "released")
     assert "Sealed at 20" in article_of(page, digest).inner_text()
     assert ", released at 20" in article_of(page, digest).inner_text()
@@ -205,8 +245,13 @@ def test_aborting_takes_two_steps_and_mistakes_are_told(
     page.click("section:has(#open-title) button:text-is('Open')")
     assert "99 colluders" in page.inner_text("#open-colluders-wrong")
     assert page.input_value("#open-analyst") == public
-    for field, typed, sentence in (("colluders", "²", "whole number"), ("round", "9", "from 1 to 2"), ("closes", "soon", "a duration like"),
-                                   ("closes", "2001-01-01T00:00:00Z", "in the future"), ("analyst", "x", "starts with")):  # fmt: skip
+    for field, typed, sentence in (
+        ("colluders", "²", "whole number"),
+        ("round", "9", "from 1 to 2"),
+        ("closes", "soon", "a duration like"),
+        ("closes", "2001-01-01T00:00:00Z", "in the future"),
+        ("analyst", "x", "starts with"),
+    ):
         kept = page.input_value(f"#open-{field}")
         page.fill(f"#open-{field}", typed)
         page.fill("#open-colluders", typed if field == "colluders" else "0")
@@ -223,3 +268,47 @@ def test_aborting_takes_two_steps_and_mistakes_are_told(
     page.click("text=Abort for good")
     page.wait_for_selector("article[data-state=aborted]")
     assert "a test" in page.inner_text("article.collection")
+
+
+def test_opening_has_what_the_command_has(
+    window: Callable[..., Any], served: Served, shuffler: Shuffling, plan_file: Path, tmp_path: Path
+) -> None:
+    public = run("analyst", "key", "--output", str(tmp_path / "analyst.key")).strip()
+    page = window()
+    added(page, served, shuffler)
+    page.click("text=Names, times and tickets")
+    typed = {
+        "asked_by": "The institute",
+        "run_by": "The library",
+        "extends": "2h",
+        "tickets": "70",
+        "delay": "30s",
+        "retention": "3d",
+    }
+    for name, words in typed.items():
+        page.fill(f"#open-{name}", words)
+    digest = opened(page, shuffler, plan_file, public, "1h")
+    terms = httpx.get(f"{shuffler.url}/v1/collections/{digest}", timeout=20).json()
+    assert "The institute" in json.dumps(terms["analyst"])
+    assert "The library" in json.dumps(terms["hops"])
+    closes, extends = (parse_time(terms[name]) for name in ("closes", "extends"))
+    assert extends - closes == 7_200
+    assert (terms["delay"], terms["retention"], terms["admission"]) == (30, 259_200, "tickets")
+    with page.expect_download() as download:
+        page.click("text=Its tickets")
+    tickets = Path(download.value.path()).read_text().split()
+    assert len(set(tickets)) == 70
+    assert all(len(bytes.fromhex(ticket)) == 16 for ticket in tickets)
+    page.goto(served.at(f"/console/join/{digest}?url={shuffler.url}"))
+    box = page.locator(".qr svg").bounding_box()
+    assert box["width"] >= 300
+    with page.expect_download() as download:
+        page.click("text=Download the QR code")
+    assert "<svg" in Path(download.value.path()).read_text()
+    page.goto(served.at("/console"))
+    page.set_input_files("#open-plan", str(plan_file))
+    page.fill("#open-analyst", public)
+    page.click("text=Names, times and tickets")
+    page.fill("#open-tickets", "3")
+    page.click("section:has(#open-title) button:text-is('Open')")
+    assert "Tickets" in page.inner_text("#open-tickets-wrong")

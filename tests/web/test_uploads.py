@@ -1,4 +1,4 @@
-"""Files that were given to try a plan on do not stay: not after half an hour, not with the server, and not if it was killed."""
+"""Uploaded files are deleted: after half an hour, with the server, and after a kill."""
 
 from __future__ import annotations
 
@@ -34,11 +34,14 @@ def kept(store: Uploads, name: str, age: float) -> Path:
     return path
 
 
-def test_an_old_file_is_deleted_though_nobody_asks(temporary: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_old_file_is_deleted_though_nobody_asks(
+    temporary: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     assert KEPT_SECONDS + CLEAN_INTERVAL_SECONDS < HALF_AN_HOUR  # which the page tells
     monkeypatch.setattr(uploads, "CLEAN_INTERVAL_SECONDS", 0.01)
     store = Uploads()
-    old, young = kept(store, "old", KEPT_SECONDS + 1.0), kept(store, "young", KEPT_SECONDS - 60.0)
+    old = kept(store, "old", KEPT_SECONDS + 1.0)
+    young = kept(store, "young", KEPT_SECONDS - 60.0)
 
     async def looked() -> None:
         looking = asyncio.ensure_future(store.delete_expired())
@@ -49,7 +52,7 @@ def test_an_old_file_is_deleted_though_nobody_asks(temporary: Path, monkeypatch:
         thread.submit(asyncio.run, looked()).result()
     assert not old.exists()
     assert young.exists()
-    with pytest.raises(InputError, match="not kept any more"):
+    with pytest.raises(InputError, match="no longer stored"):
         store.path("old")
     store.close()
     assert list(temporary.iterdir()) == []
@@ -59,9 +62,12 @@ def test_a_folder_of_a_killed_server_is_deleted_by_the_next_one(temporary: Path)
     """One that is in use stays, and so does what only has a similar name."""
     code = (
         "import sys, tempfile, time; tempfile.tempdir = sys.argv[1]\n"
-        "from metricshuffle.web.temp_folders import make_temp_folder as own_folder\nprint(own_folder(), flush=True); time.sleep(60)"
+        "from metricshuffle.web.temp_folders import make_temp_folder as "
+        "own_folder\nprint(own_folder(), flush=True); time.sleep(60)"
     )
-    with subprocess.Popen([sys.executable, "-c", code, str(temporary)], stdout=subprocess.PIPE, text=True) as process:
+    with subprocess.Popen(
+        [sys.executable, "-c", code, str(temporary)], stdout=subprocess.PIPE, text=True
+    ) as process:
         assert process.stdout is not None
         theirs = Path(process.stdout.readline().strip())
         (theirs / "values.csv").write_text("kcal\n437\n")

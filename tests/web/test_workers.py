@@ -1,4 +1,4 @@
-"""Worker processes: a time limit, giving up, a death in the middle, and twenty people at once."""
+"""Worker processes: time limit, cancellation, death, and twenty users at once."""
 
 from __future__ import annotations
 
@@ -89,7 +89,11 @@ def test_twenty_people_at_once(served: Served) -> None:
     def person(number: int) -> int:
         with httpx.Client(base_url=served.at(""), timeout=120, follow_redirects=True) as client:
             client.get("/", params={"token": served.token})
-            answer = client.get("/answer", params={"card": "number", "users": str(1000 + 10 * number)}, headers={"x-window": str(number)})
+            answer = client.get(
+                "/answer",
+                params={"card": "number", "users": str(1000 + 10 * number)},
+                headers={"x-window": str(number)},
+            )
             assert f"{1000 + 10 * number:,} people" in answer.text
             return answer.status_code
 

@@ -148,7 +148,7 @@ export class Client {
   }
 
   #sealer(): Promise<Sealer> {
-    return Sealer.of(bytesOf(this.collection.digest), this.collection.keys);
+    return Sealer.of(bytesOf(this.collection.digest), this.collection.keys, this.collection.terms.piles);
   }
 
   /** Takes back what was made; no second report is drawn for this round. True: nothing was sent. False: it may have been. */
@@ -183,7 +183,8 @@ export class Client {
         await this.#update((found) => (found && isSame(found.report, report) ? { ...found, refused: status } : undefined));
         throw new NotSent(REFUSED[status] ?? `The shuffler refused the report (${status}).`, status === 403, status);
       }
-      const next = Math.max(later, wait) * (0.75 + Math.random() / 2); // when to ask again is no secret and no noise
+      // When to ask again is no secret and no noise; it is never before the time that the shuffler asks for.
+      const next = Math.max(Math.min(later, LONGEST_PAUSE), wait * (0.75 + Math.random() / 2));
       if (Date.now() + next > end) {
         throw new NotSent('The shuffler cannot be reached now. Your report waits on this device; send it again later.', true, status);
       }
@@ -213,12 +214,12 @@ export class Client {
     if (!fresh && entry && !entry.report) {
       throw new NotSent(
         entry.state === 'declined' ? declined(entry)
-        : `Nothing was sent now: a report for this round was stored ${when(entry)}, and everybody reports once. Somebody else gives another \`user\`.`,
+        : `Nothing was sent now: a report for this round was stored ${when(entry)}; each person reports once. Another person must give another \`user\`.`,
         false,
       ); // prettier-ignore
     }
     await this.send();
-    return { fresh, sentence: fresh ? 'The report is stored.' : 'The report that was made before is stored. Nothing was made of the value that was given now.' };
+    return { fresh, sentence: fresh ? 'The report is stored.' : 'The report that was made before is stored. The value given now was not used.' };
   }
 }
 

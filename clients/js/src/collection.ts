@@ -2,7 +2,7 @@
 import type { Recipe } from './report.js';
 import { ADDED, type Bytes, bytesOf, hexOf, sha256 } from './sealing.js';
 
-const FORMAT = 'metricshuffle-collection/1';
+const FORMAT = 'metricshuffle-collection/';
 const SUITE = 'DHKEM(X25519, HKDF-SHA256), HKDF-SHA256, AES-128-GCM';
 const LARGEST = 4 * 2 ** 20;
 
@@ -20,6 +20,8 @@ export interface Terms {
   round: number;
   messages: number;
   payload: number;
+  /** How many piles there are that are mixed apart, if there are. */
+  piles?: number;
   ticket: 0 | 16;
   hops: readonly (Party & { url: string })[];
   analyst: Party;
@@ -28,6 +30,8 @@ export interface Terms {
   extends: string;
   delay: number;
   admission: 'open' | 'tickets';
+  minimum: number;
+  maximum: number;
 }
 
 /** The collection is not what it should be; the message is for the person. */
@@ -46,7 +50,7 @@ export class Collection {
   /** What was served, if these are the bytes whose SHA-256 was pinned. */
   static async read(served: Bytes, digest: string): Promise<Collection> {
     if (hexOf(await sha256(served)) !== digest) {
-      throw new CollectionError('These are not the bytes of the collection that was asked for: its digest is another. Do not take part.');
+      throw new CollectionError('These are not the bytes of the requested collection: the digests differ. Do not take part.');
     }
     let terms: Terms;
     let task: unknown;
@@ -56,7 +60,7 @@ export class Collection {
     } catch {
       throw new CollectionError('This is not a collection: it cannot be read.');
     }
-    if (terms.format !== FORMAT || terms.suite !== SUITE || typeof task !== 'string') {
+    if (terms.format !== FORMAT + (terms.piles ? 2 : 1) || terms.suite !== SUITE || typeof task !== 'string') {
       throw new CollectionError('This collection is of another kind than this client knows; use a newer one.');
     }
     const collection = new Collection(digest, terms, task);
@@ -79,13 +83,17 @@ export class Collection {
 
   /** The lengths of what is sealed must be those of what the recipe makes. */
   #check(): void {
-    const { hops, recipe, messages, payload, ticket } = this.terms;
-    if (!Array.isArray(hops) || hops.length < 1 || hops.length > 8 || (ticket !== 0 && ticket !== 16)) {
-      throw new CollectionError('This collection cannot be; do not take part.');
-    }
+    const { hops, analyst, recipe, messages, payload, piles: apart = 0, ticket, admission, opens, closes, extends: last, minimum, maximum } = this.terms;
+    const hasTickets = ticket === 16 && admission === 'tickets';
+    if (
+      !Array.isArray(hops) || hops.length < 1 || hops.length > 8 || new Set([analyst, ...hops].map(({ key }) => key)).size <= hops.length ||
+      !(hasTickets || (ticket === 0 && admission === 'open')) || !(opens < closes && closes <= last) || minimum > maximum
+    ) {
+      throw new CollectionError('This collection is invalid; do not take part.');
+    } // prettier-ignore
     if (recipe.browser) {
       const { piles, each, pile, number, width } = recipe.payload;
-      if (messages !== piles * each || payload !== pile + number * width) {
+      if (messages !== piles * each || payload !== pile + number * width || apart !== (pile ? 0 : piles)) {
         throw new CollectionError('The recipe of this collection does not fit its lengths; do not take part.');
       }
     }

@@ -3,7 +3,7 @@ import { Aes128Gcm, CipherSuite, DhkemX25519HkdfSha256, HkdfSha256 } from '@hpke
 
 export type Bytes = Uint8Array<ArrayBuffer>;
 
-const PREFIX = new TextEncoder().encode('metricshuffle-box/1\0');
+const prefix = (version: number) => new TextEncoder().encode(`metricshuffle-box/${version}\0`);
 /** Bytes that a layer adds. */
 export const ADDED = 48;
 
@@ -35,10 +35,14 @@ export class Sealer {
   readonly #suite = new CipherSuite({ kem: new DhkemX25519HkdfSha256(), kdf: new HkdfSha256(), aead: new Aes128Gcm() });
   #keys: CryptoKey[] = [];
 
-  private constructor(private readonly digest: Bytes) {}
+  private constructor(
+    private readonly digest: Bytes,
+    private readonly piles: number,
+  ) {}
 
-  static async of(digest: Bytes, keys: readonly Bytes[]): Promise<Sealer> {
-    const sealer = new Sealer(digest);
+  /** `piles`: how many there are that are mixed apart. */
+  static async of(digest: Bytes, keys: readonly Bytes[], piles = 0): Promise<Sealer> {
+    const sealer = new Sealer(digest, piles);
     try {
       sealer.#keys = await Promise.all(keys.map((key) => sealer.#suite.kem.deserializePublicKey(key)));
     } catch {
@@ -47,8 +51,10 @@ export class Sealer {
     return sealer;
   }
 
-  async #sealed(plain: Uint8Array, layer: number): Promise<Bytes> {
-    const info = joined([PREFIX, Uint8Array.of(layer), this.digest]);
+  /** What is inside of a report is bound to its pile, if there are piles. */
+  async #sealed(plain: Uint8Array, layer: number, pile?: number): Promise<Bytes> {
+    const bound = pile === undefined ? [] : [Uint8Array.of(pile, pile >> 8, pile >> 16, pile >> 24)];
+    const info = joined([prefix(1 + bound.length), Uint8Array.of(layer), this.digest, ...bound]);
     // a fresh context for every box: one that is shared would link the messages again
     const { enc, ct } = await this.#suite.seal({ recipientPublicKey: this.#keys[layer]!, info }, plain as Bytes);
     return joined([new Uint8Array(enc), new Uint8Array(ct)]);
@@ -58,9 +64,10 @@ export class Sealer {
   async boxes(payloads: readonly Uint8Array[]): Promise<Bytes> {
     return joined(
       await Promise.all(
-        payloads.map(async (payload) => {
+        payloads.map(async (payload, place) => {
           let box = payload;
-          for (let layer = 0; layer < this.#keys.length - 1; layer++) box = await this.#sealed(box, layer);
+          const pile = this.piles ? Math.floor((place * this.piles) / payloads.length) : undefined;
+          for (let layer = 0; layer < this.#keys.length - 1; layer++) box = await this.#sealed(box, layer, pile);
           return box;
         }),
       ),

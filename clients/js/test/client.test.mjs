@@ -5,6 +5,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import test from 'node:test';
 import { Client, Collection, NotSent, ValueError, Words } from '../dist/index.js';
+import { codesOf } from '../dist/inputs.js';
 import { FolderOutbox } from '../dist/node.js';
 import { bytesOf, Sealer } from '../dist/sealing.js';
 import { opened, served, shuffler } from './served.mjs';
@@ -52,8 +53,8 @@ test('other bytes than those that were pinned are not even read', async () => {
   await Collection.read(bytes, digest);
   const other = bytes.slice();
   other[bytes.length - 2] ^= 1;
-  await assert.rejects(Collection.read(other, digest), /digest is another/);
-  await assert.rejects(Collection.read(new TextEncoder().encode('{'), digest), /digest is another/);
+  await assert.rejects(Collection.read(other, digest), /digests differ/);
+  await assert.rejects(Collection.read(new TextEncoder().encode('{'), digest), /digests differ/);
 });
 
 test('what is no collection, or one of another kind, is refused', async () => {
@@ -66,7 +67,7 @@ test('what is no collection, or one of another kind, is refused', async () => {
   await assert.rejects(changed({ task: 'no task' }), /cannot be read/);
   await assert.rejects(changed({ messages: 9 }), /does not fit/);
   await assert.rejects(changed({ payload: 10 }), /does not fit/);
-  await assert.rejects(changed({ ticket: 8 }), /cannot be/);
+  await assert.rejects(changed({ ticket: 8 }), /is invalid/);
 });
 
 test('a collection that a browser cannot follow says why', async (context) => {
@@ -82,6 +83,27 @@ test('values that are not asked for are refused, and nothing is kept', async (co
   }
   assert.deepEqual(await readdir(folder), []);
   assert.equal(posts.length, 0);
+});
+
+test('records and trips that are not asked for are refused in a sentence', () => {
+  const input = (name) => vectors.reports[name].recipe.input;
+  const [row, set, keys, trip] = ['means of whole columns', 'sets', 'keys with numbers', 'flows'].map(input);
+  const labels = set.label.labels;
+  for (const [recipe, values, words] of [
+    [row, [[1], [1, 2, 3], []], /^Enter 2 numbers\.$/],
+    [row, [[1, 41], [1, NaN], [1, '2'], [1, undefined]], /^size: Enter a number from -5 to 40\.$/],
+    [row, [[0.5, 2]], /^age: Enter a whole number\.$/],
+    [set, [['tea'], [1], [null]], /^Choose one of the labels\.$/],
+    [set, [labels], /^Choose up to 3 different ones\.$/],
+    [keys, [[labels[0], labels[0]].map((label) => ({ label, number: 1 })), labels.map((label) => ({ label, number: 1 }))], /^Choose up to 2 different ones\.$/],
+    [keys, [[labels[0]], [{ label: labels[0], number: 3 }], [{ label: labels[0] }]], /: Enter a number from 0 to 2 h\.$/],
+    [trip, [{ from: 'S0' }, { from: 'S0', to: 'x' }, 'S0', undefined, ['S0', 'S1']], /^Choose one of the labels\.$/],
+  ]) {
+    for (const value of values) assert.throws(() => codesOf(recipe, value), (wrong) => wrong instanceof ValueError && words.test(wrong.message), JSON.stringify(value));
+  }
+  for (const recipe of [row, set, keys]) assert.throws(() => codesOf(recipe, labels[0]), { message: 'Enter a list.' });
+  assert.deepEqual(codesOf(set, [labels[2], labels[0], labels[2]]), [5, 1]);
+  assert.deepEqual(codesOf(keys, []), []);
 });
 
 test('the same bytes are sent until they are stored: 503, no answer, 429, 408', async (context) => {
@@ -102,7 +124,7 @@ test('what could not be delivered waits, and is not randomized again', async (co
   await assert.rejects(client(hasty).submit(8), NotSent);
   const receipt = await client().submit(9);
   assert.equal(receipt.fresh, false);
-  assert.match(receipt.sentence, /made before is stored\. Nothing was made of the value that was given now/);
+  assert.match(receipt.sentence, /made before is stored\. The value given now was not used/);
   assert.equal(posts.length, 3);
   assert.equal(new Set(posts.map(({ body }) => body)).size, 1);
 });
@@ -227,7 +249,7 @@ test('entries of older clients are read, and nothing is claimed that they did no
   assert.equal((await waiting.submit(7)).fresh, false);
   assert.equal(posts[0].body, bytes.toString('hex'));
   assert.equal(await (await old('b', 'waiting', bytes.toString('base64'))).decline(), false);
-  await assert.rejects((await old('c', 'sent', null)).submit(7), /stored before, and everybody/);
+  await assert.rejects((await old('c', 'sent', null)).submit(7), /stored before; each person/);
   assert.equal(await (await old('d', 'declined', null)).decline(), false);
   assert.equal(posts.length, 1);
 });

@@ -80,6 +80,9 @@ export function* compared(vectors) {
 export function entry(input, value) {
   if (input.kind === 'items') return value.map((item) => entry(input.of, item));
   if (input.kind === 'degrees') return { latitude: value[0], longitude: value[1] };
+  if (input.kind === 'group') return { label: value[0], number: value[1] };
+  if (input.kind === 'keys') return value.map(([label, number]) => ({ label, number }));
+  if (input.kind === 'trip') return { from: value[0], to: value[1] };
   return input.kind === 'place' ? { column: value[0], row: value[1] } : value;
 }
 

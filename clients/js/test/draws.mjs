@@ -32,8 +32,8 @@ const made = {
     return values.map((value) => payloadsOf(recipe.payload, numbersOf(recipe, entry(recipe.input, value), new Words())).map(hexOf));
   },
   /** Payloads sealed for keys in hexadecimal digits. */
-  async sealed({ digest, keys, reports, ticket }) {
-    const sealer = await Sealer.of(bytesOf(digest), keys.map(bytesOf));
+  async sealed({ digest, keys, reports, ticket, piles }) {
+    const sealer = await Sealer.of(bytesOf(digest), keys.map(bytesOf), piles);
     return Promise.all(reports.map(async (payloads) => hexOf(await sealer.report(await sealer.boxes(payloads.map(bytesOf)), bytesOf(ticket)))));
   },
   /** What others sealed, opened with private keys. */

@@ -34,9 +34,9 @@ export async function served(recipe, { url = 'http://127.0.0.1:9', hops = 1, tic
 
 /** What is inside a report: the ticket, and the payloads opened layer by layer. */
 export async function opened(report, { digest, keys, terms }) {
-  const prefix = new TextEncoder().encode('metricshuffle-box/1\0');
-  const open = async (box, layer) => {
-    const info = new Uint8Array([...prefix, layer, ...Buffer.from(digest, 'hex')]);
+  const prefix = (version) => new TextEncoder().encode(`metricshuffle-box/${version}\0`);
+  const open = async (box, layer, ...pile) => {
+    const info = new Uint8Array([...prefix(pile.length ? 2 : 1), layer, ...Buffer.from(digest, 'hex'), ...pile]);
     return new Uint8Array(await suite.open({ recipientKey: keys[layer].privateKey, enc: box.slice(0, 32), info }, box.slice(32)));
   };
   const inside = await open(report, terms.hops.length);
@@ -44,7 +44,8 @@ export async function opened(report, { digest, keys, terms }) {
   const payloads = [];
   for (let start = terms.ticket; start < inside.length; start += size) {
     let box = inside.slice(start, start + size);
-    for (let layer = terms.hops.length - 1; layer >= 0; layer--) box = await open(box, layer);
+    const pile = terms.piles ? [Math.floor((payloads.length * terms.piles) / terms.messages), 0, 0, 0] : [];
+    for (let layer = terms.hops.length - 1; layer >= 0; layer--) box = await open(box, layer, ...pile);
     payloads.push(hexOf(box));
   }
   return { ticket: hexOf(inside.slice(0, terms.ticket)), payloads };

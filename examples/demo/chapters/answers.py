@@ -1,4 +1,4 @@
-"""What came out of both collections, beside the truth."""
+"""The answers of both collections, next to the truth."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from metricshuffle.numerics.rounding import format_number
 from metricshuffle.report.assessment_text import Study
-from metricshuffle.report.components import Card, Promise
+from metricshuffle.report.components import Card, GuaranteeLine
 from metricshuffle.report.plan_view import plan_facts, release_facts
 
 
@@ -20,8 +20,10 @@ def answers(*studies: Study) -> Answers:
 
 
 def _card(study: Study) -> Card:
-    plan, release = plan_facts(study.plan), release_facts(study.release)
-    chosen, unit = plan.choice, plan.spaced_unit
+    plan = plan_facts(study.plan)
+    release = release_facts(study.release)
+    chosen = plan.choice
+    unit = plan.spaced_unit
     return Card(
         title=study.title,
         asked=f"{plan.users:,} people are asked for {study.asked}.",
@@ -32,11 +34,23 @@ def _card(study: Study) -> Card:
         facts=(
             ("truth", f"{release.written(study.truth)}{unit}"),
             ("95 % interval", f"{release.interval_text}{unit}"),
-            ("error", f"{format_number(study.error)}{unit} (expected {plan.in_units(chosen.expected_error)})"),
-            ("protocol", ", ".join(filter(None, (chosen.name, chosen.encoding, f"{chosen.bits_per_user:,} bits a person")))),
+            (
+                "error",
+                f"{format_number(study.error)}{unit} (expected "
+                f"{plan.in_units(chosen.expected_error)})",
+            ),
+            (
+                "protocol",
+                ", ".join(
+                    filter(
+                        None,
+                        (chosen.name, chosen.encoding, f"{chosen.bits_per_user:,} bits a person"),
+                    )
+                ),
+            ),
         ),
         promises=(
-            Promise(f"If the {release.trusted} is honest", release.guarantee),
-            Promise("If it is not", release.if_shuffler_colludes, broken=True),
+            GuaranteeLine(f"If the {release.trusted} is honest", release.guarantee),
+            GuaranteeLine("If it is not", release.if_shuffler_colludes, broken=True),
         ),
     )

@@ -1,16 +1,18 @@
-"""The city as a map: the truth, noisy vectors through the shuffler, and one randomized report from everybody."""
+"""The city as a map: the truth, noisy vectors through the shuffler, and one randomized report per
+person.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 from examples.demo.map_study import MapStudy
+from examples.demo.share_panels import maps_side_by_side
 from examples.demo.user_study import PlannedRelease
 
 from metricshuffle.numerics.rounding import format_number, format_rough
-from metricshuffle.report.charts.share_maps import maps_side_by_side
 from metricshuffle.report.charts.vega import Spec, drawing
-from metricshuffle.report.components import Card, Figure, Promise, Table
+from metricshuffle.report.components import Card, Figure, GuaranteeLine, TextTable
 
 
 @dataclass(frozen=True)
@@ -21,7 +23,7 @@ class CityMap:
     maps: Figure
     cards: tuple[Card, ...]
     warning: str
-    numbers: Table
+    numbers: TextTable
 
 
 def city_map(study: MapStudy) -> CityMap:
@@ -33,18 +35,25 @@ def city_map(study: MapStudy) -> CityMap:
         " ".join(f"{released.title}: {'; '.join(errors(study, released))}." for released in shown),
     )
     best, *others = study.single
-    also = "".join(f" {other.plan.choice.protocol}: {', '.join(errors(study, other))}." for other in others)
-    caption = (
-        "The stronger the colour, the more people; one scale for all three. Left or first: the truth, known as these people are invented. "
-        "Below: by how much a share is off on average, and how far the people would have to be moved to make the map true, on average. "
-        f"Right or last: {best.plan.choice.protocol}, of which the planner expects the least error of a share among single reports.{also}"
+    also = "".join(
+        f" {other.plan.choice.protocol}: {', '.join(errors(study, other))}." for other in others
     )
-    target, unit = study.vectors.plan.target, study.grid.unit
+    caption = (
+        "The stronger the colour, the more people; one scale for all three. Left or first: "
+        "the truth, known as these people are simulated. "
+        "Below: by how much a share is off on average, and how far the people would have "
+        "to be moved to make the map true, on average. "
+        f"Right or last: {best.plan.choice.protocol}, of which the planner expects the "
+        f"least error of a share among single reports.{also}"
+    )
+    target = study.vectors.plan.target
+    unit = study.grid.unit
     return CityMap(
         users=study.users,
         places=str(study.grid).removeprefix("the "),
         target=(
-            f"epsilon {format_number(target.epsilon)} for {format_number(target.distance)} {unit}, less for less, delta "
+            f"epsilon {format_number(target.epsilon)} for {format_number(target.distance)} "
+            f"{unit}, less for less, delta "
             f"{format_number(target.delta)}"
         ),
         maps=Figure(drawn, caption),
@@ -55,9 +64,12 @@ def city_map(study: MapStudy) -> CityMap:
 
 
 def three_maps(study: MapStudy) -> Spec:
-    """Full colour is the largest share of the truth and of the vectors: single cells of the other map may be more than that."""
+    """Full colour is the largest share of the truth and of the vectors: single cells of the other
+    map may be more than that.
+    """
     strongest = max(float(study.truth.max()), float(study.vectors.shares.max()))
-    private, alone = study.vectors, study.single[0]
+    private = study.vectors
+    alone = study.single[0]
     maps = (
         ("The truth", study.truth, [f"{study.users:,} people"]),
         (private.title, private.shares, errors(study, private)),
@@ -70,39 +82,63 @@ def errors(study: MapStudy, released: PlannedRelease) -> list[str]:
     """Both errors of a release in words."""
     return [
         f"a share is off by {_short(study.share_error(released))} % on average",
-        f"earth mover's distance {format_number(round(study.distance(released)))} {study.grid.unit}",
+        f"earth mover's distance {format_number(round(study.distance(released)))} "
+        f"{study.grid.unit}",
     ]
 
 
 def _card(study: MapStudy, released: PlannedRelease) -> Card:
-    chosen, release = released.plan.choice, released.release
+    chosen = released.plan.choice
+    release = released.release
     return Card(
         title=released.title,
         answer=format_number(round(study.distance(released))),
         unit=f" {study.grid.unit}",
         caption="earth mover's distance to the truth",
         facts=(
-            ("a share", f"{_short(study.share_error(released))} % off, {format_rough(100.0 * chosen.expected_error)} % expected"),
+            (
+                "a share",
+                f"{_short(study.share_error(released))} % off, "
+                f"{format_rough(100.0 * chosen.expected_error)} % expected",
+            ),
             ("way", f"{chosen.protocol}{f', {chosen.encoding}' if chosen.encoding else ''}"),
-            ("sent", f"{_counted(chosen.messages_per_user, 'message')}, {chosen.bits_per_user:,} bits a person"),
+            (
+                "sent",
+                f"{_counted(chosen.messages_per_user, 'message')}, "
+                f"{chosen.bits_per_user:,} bits a person",
+            ),
         ),
         promises=[
-            Promise(f"If the {chosen.trusted} is honest" if chosen.trusted != "nobody" else "Whoever colludes", str(release.guarantee)),
-            Promise("If it is not", str(release.if_shuffler_colludes), broken=True),
+            GuaranteeLine(
+                f"If the {chosen.trusted} is honest"
+                if chosen.trusted != "nobody"
+                else "Whoever colludes",
+                str(release.guarantee),
+            ),
+            GuaranteeLine("If it is not", str(release.if_shuffler_colludes), broken=True),
         ],
     )
 
 
-def _numbers(study: MapStudy) -> Table:
+def _numbers(study: MapStudy) -> TextTable:
     rows = [
         (
-            released.plan.choice.protocol, _short(study.share_error(released)), format_number(round(study.distance(released), 1)),
-            f"{released.plan.choice.messages_per_user:,}", f"{released.plan.choice.bits_per_user:,}",
+            released.plan.choice.protocol,
+            _short(study.share_error(released)),
+            format_number(round(study.distance(released), 1)),
+            f"{released.plan.choice.messages_per_user:,}",
+            f"{released.plan.choice.bits_per_user:,}",
         )
         for released in study.releases
-    ]  # fmt: skip
-    head = ("way", "error of a share (%)", f"earth mover's distance ({study.grid.unit})", "messages", "bits a person")
-    return Table(head, rows, numeric=(1, 2, 3, 4))
+    ]
+    head = (
+        "way",
+        "error of a share (%)",
+        f"earth mover's distance ({study.grid.unit})",
+        "messages",
+        "bits a person",
+    )
+    return TextTable(head, rows, numeric=(1, 2, 3, 4))
 
 
 def _counted(number: int, what: str) -> str:

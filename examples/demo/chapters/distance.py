@@ -8,12 +8,32 @@ import numpy as np
 
 from metricshuffle.numerics.rounding import format_epsilon, format_number
 from metricshuffle.planning import Plan
-from metricshuffle.report.charts.vega import BLUE, INK, MUTED, VERMILLION, Spec, dots, drawing, line, note, panel, x, y
-from metricshuffle.report.components import Figure, Key, Table
+from metricshuffle.report.charts.vega import (
+    BLUE,
+    INK,
+    MUTED,
+    VERMILLION,
+    Spec,
+    dots,
+    drawing,
+    line,
+    note,
+    panel,
+    x,
+    y,
+)
+from metricshuffle.report.components import Figure, Key, TextTable
 from metricshuffle.report.plan_view import PlanFacts, plan_facts
-from metricshuffle_papers.enhancing_metric_privacy.epsilon_curves import PUBLISHED_SETTING, EpsilonCurves, epsilon_curves
+from metricshuffle_papers.enhancing_metric_privacy.epsilon_curves import (
+    PUBLISHED_SETTING,
+    EpsilonCurves,
+    epsilon_curves,
+)
 
-THEOREM = "Athanasiou, Chatzikokolakis and Palamidessi, Enhancing Metric Privacy With a Shuffler (PoPETs 2025), Theorem 4.1"
+THEOREM = (
+    "Athanasiou, Chatzikokolakis and Palamidessi, Enhancing Metric Privacy With a Shuffler "
+    "(PoPETs 2025), Theorem 4.1"
+)
 LEGEND = (
     Key("exact", BLUE),
     Key("published claim", VERMILLION, "7 4"),
@@ -32,9 +52,9 @@ class Distance:
     where: str
     """Where the theorem is false for this plan, in a sentence."""
     curves: Figure
-    curve_numbers: Table
+    curve_numbers: TextTable
     claim: Figure
-    claim_numbers: Table
+    claim_numbers: TextTable
 
 
 def distance(plan: Plan) -> Distance | None:
@@ -65,7 +85,8 @@ def _where_false(curves: EpsilonCurves, unit: str) -> str:
     if curves.false_from is None:
         return "Here it holds over the whole range, though not tightly."
     return (
-        f"Here it holds up to {curves.false_from - 1:,}{unit} and is false beyond: across the whole range it claims "
+        f"Here it holds up to {curves.false_from - 1:,}{unit} and is false beyond: across "
+        "the whole range it claims "
         f"{curves.claimed(curves.reach):.1f}, the truth is {curves.exact[-1]:.1f}."
     )
 
@@ -75,11 +96,13 @@ def _curves_figure(curves: EpsilonCurves, plan: PlanFacts, where: str) -> Figure
         epsilon_chart(curves, plan),
         "fig-distance",
         "Epsilon against distance",
-        f"The exact epsilon grows faster than the distance; it meets the promise of {format_number(plan.epsilon)} at "
+        "The exact epsilon grows faster than the distance; it meets the promise of "
+        f"{format_number(plan.epsilon)} at "
         f"{plan.in_units(plan.distance)}. {where}",
     )
     caption = (
-        "Total epsilon between two inputs at a distance. Left or above: where the promise is made. Right or below: the same curves "
+        "Total epsilon between two inputs at a distance. Left or above: where the promise "
+        "is made. Right or below: the same curves "
         "across the range; shaded where the claim is false."
     )
     return Figure(drawn, caption, LEGEND)
@@ -91,27 +114,40 @@ def _claim_figure(curves: EpsilonCurves) -> Figure:
         claim_chart(curves),
         "fig-claim",
         "A published claim that is false far away",
-        f"With {users} users and noise of rate {rate:g}, a move of {reach} has epsilon {curves.exact[-1]:.0f}; "
+        f"With {users} users and noise of rate {rate:g}, a move of {reach} has epsilon "
+        f"{curves.exact[-1]:.0f}; "
         f"{curves.claimed(reach):.0f} was claimed.",
     )
     caption = (
-        f"Values from 0 to {reach:,} and delta {delta:g}, as in the published experiments, with {users} users and noise of rate {rate:g} "
+        f"Values from 0 to {reach:,} and delta {delta:g}, as in the published experiments, "
+        f"with {users} users and noise of rate {rate:g} "
         f"per unit. The claim is false for every move beyond {(curves.false_from or reach) - 1}."
     )
     return Figure(drawn, caption)
 
 
-def _curve_table(curves: EpsilonCurves, unit: str) -> Table:
+def _curve_table(curves: EpsilonCurves, unit: str) -> TextTable:
     """A dozen rows of the curves, and always the last."""
     every = max(1, len(curves.distances) // 12)
     rows = []
     for index in (*range(0, len(curves.distances) - 1, every), len(curves.distances) - 1):
-        reach, exact = curves.distances[index], curves.exact[index]
+        reach = curves.distances[index]
+        exact = curves.exact[index]
         verdict = "false" if exact > curves.claimed(reach) else ""
         rows.append(
-            (f"{reach:,}{unit}", format_epsilon(exact), format_number(curves.claimed(reach)), format_epsilon(curves.alone(reach)), verdict)
+            (
+                f"{reach:,}{unit}",
+                format_epsilon(exact),
+                format_number(curves.claimed(reach)),
+                format_epsilon(curves.alone(reach)),
+                verdict,
+            )
         )
-    return Table(("distance", "exact epsilon", "published claim", "one report alone", "the claim is"), rows, numeric=(1, 2, 3))
+    return TextTable(
+        ("distance", "exact epsilon", "published claim", "one report alone", "the claim is"),
+        rows,
+        numeric=(1, 2, 3),
+    )
 
 
 def epsilon_panel(
@@ -125,11 +161,20 @@ def epsilon_panel(
     width: int = 350,
     height: int = 270,
 ) -> Spec:
-    """Epsilon against distance up to `reach`: exact, published claim, one report alone, and the promise if there is one."""
-    exact = [(0.0, 0.0), *((float(d), e) for d, e in zip(curves.distances, curves.exact, strict=True))]
+    """Epsilon against distance up to `reach`: exact, published claim, one report alone, and the
+    promise if there is one.
+    """
+    exact = [
+        (0.0, 0.0),
+        *((float(d), e) for d, e in zip(curves.distances, curves.exact, strict=True)),
+    ]
     layers: list[Spec] = []
     if curves.false_from is not None and curves.false_from < reach:
-        gap = [{"x": d, "y": e, "claimed": curves.claimed(d)} for d, e in exact if d >= curves.false_from and d <= reach]
+        gap = [
+            {"x": d, "y": e, "claimed": curves.claimed(d)}
+            for d, e in exact
+            if d >= curves.false_from and d <= reach
+        ]
         shaded: Spec = {
             "data": {"values": gap},
             "mark": {"type": "area", "color": VERMILLION, "opacity": 0.16, "clip": True},
@@ -146,17 +191,26 @@ def epsilon_panel(
         layers.append(dots([promise], INK, 46))
     named = f"distance ({unit})" if unit else "distance"
     base = {
-        "x": x(title=named, scale={"domain": [0, reach], "nice": False}, axis={"tickCount": 5, "grid": False, "format": ",d"}),
-        "y": y(title="total epsilon", scale={"domain": [0, top], "nice": False}, axis={"tickCount": 5}),
+        "x": x(
+            title=named,
+            scale={"domain": [0, reach], "nice": False},
+            axis={"tickCount": 5, "grid": False, "format": ",d"},
+        ),
+        "y": y(
+            title="total epsilon", scale={"domain": [0, top], "nice": False}, axis={"tickCount": 5}
+        ),
     }
     return panel(title, layers, base, width, height)
 
 
 def epsilon_chart(curves: EpsilonCurves, plan: PlanFacts) -> Spec:
     """Two looks at the same curves: where the promise is made, and all the way across."""
-    near, across = 2.0 * plan.distance, plan.diameter
+    near = 2.0 * plan.distance
+    across = plan.diameter
     close = epsilon_panel(
-        epsilon_curves(curves.rate, curves.honest, curves.delta, max(1, round(near))),  # again, on a fine mesh
+        epsilon_curves(
+            curves.rate, curves.honest, curves.delta, max(1, round(near))
+        ),  # again, on a fine mesh
         near,
         1.6 * curves.claimed(near),
         plan.unit,
@@ -175,17 +229,35 @@ def epsilon_chart(curves: EpsilonCurves, plan: PlanFacts) -> Spec:
 
 def claim_chart(curves: EpsilonCurves, width: int = 560, height: int = 330, unit: str = "") -> Spec:
     """One panel with its labels on the lines: the story of a claim that is false far away."""
-    reach, end = float(curves.reach), curves.exact[-1]
-    alone, claimed = curves.alone(reach), curves.claimed(reach)
+    reach = float(curves.reach)
+    end = curves.exact[-1]
+    alone = curves.alone(reach)
+    claimed = curves.claimed(reach)
     chart = epsilon_panel(curves, reach, 1.03 * alone, unit, title="", width=width, height=height)
     chart["layer"] += [
-        note((reach, alone), ["One report alone", f"\u03b5 = {format_number(alone)}"], MUTED, lineBreak="\n", dx=10),
-        note((reach, end), ["Exact, shuffled", f"\u03b5 = {end:.0f}"], BLUE, fontWeight="bold", dx=10),
-        note((reach, claimed), ["Published claim", f"\u03b5 = {claimed:.0f}"], VERMILLION, fontWeight="bold", dx=10),
+        note(
+            (reach, alone),
+            ["One report alone", f"\u03b5 = {format_number(alone)}"],
+            MUTED,
+            lineBreak="\n",
+            dx=10,
+        ),
+        note(
+            (reach, end), ["Exact, shuffled", f"\u03b5 = {end:.0f}"], BLUE, fontWeight="bold", dx=10
+        ),
+        note(
+            (reach, claimed),
+            ["Published claim", f"\u03b5 = {claimed:.0f}"],
+            VERMILLION,
+            fontWeight="bold",
+            dx=10,
+        ),
     ]
     if curves.false_from is not None:
         inside = 0.8 * reach
-        middle = 0.5 * (curves.claimed(inside) + float(np.interp(inside, curves.distances, curves.exact)))
+        middle = 0.5 * (
+            curves.claimed(inside) + float(np.interp(inside, curves.distances, curves.exact))
+        )
         words = ["The claim is false", f"beyond a move of {curves.false_from - 1}"]
         chart["layer"].append(note((inside, middle), words, VERMILLION, align="center"))
     return chart

@@ -1,4 +1,6 @@
-"""A live round: separate posts to a shuffler that was killed in the middle, and the release that came of it."""
+"""A live round: separate posts to a shuffler that was killed in the middle, and the release that
+came of it.
+"""
 
 from __future__ import annotations
 
@@ -7,13 +9,13 @@ from dataclasses import dataclass
 from examples.demo.live_round import LiveRound
 
 from metricshuffle.numerics.rounding import format_number
-from metricshuffle.report.components import Card, Promise, Table
+from metricshuffle.report.components import Card, GuaranteeLine, TextTable
 from metricshuffle.report.plan_view import release_facts
 
 STATES = {
     "open": "reports are opened, checked, stored and acknowledged",
     "sealed": "nothing is accepted any more",
-    "shuffled": "the messages of everybody, sorted by their bytes; the reports are deleted",
+    "shuffled": "all messages, sorted by their bytes; the reports are deleted",
     "erased": "the keys are destroyed",
     "released": "the analyst may fetch the messages",
     "purged": "the analyst has them; a digest and a number stay",
@@ -27,13 +29,14 @@ class Live:
     kept: int
     seconds: str
     digest: str
-    posts: Table
-    states: Table
+    posts: TextTable
+    states: TextTable
     card: Card
 
 
 def live(played: LiveRound) -> Live:
-    release, facts = played.release, release_facts(played.release)
+    release = played.release
+    facts = release_facts(played.release)
     unit = f" {release.query.unit}" if release.query.unit else ""
     return Live(
         people=played.people,
@@ -41,10 +44,12 @@ def live(played: LiveRound) -> Live:
         kept=played.kept,
         seconds=f"{played.seconds:.0f}",
         digest=played.digest,
-        posts=Table(
-            ("reports", "sent", "answered"), [(posts.kind, f"{posts.sent:,}", posts.answer) for posts in played.posts], numeric=(1,)
+        posts=TextTable(
+            ("reports", "sent", "answered"),
+            [(posts.kind, f"{posts.sent:,}", posts.answer) for posts in played.posts],
+            numeric=(1,),
         ),
-        states=Table(
+        states=TextTable(
             ("state", "after (s)", "what it means"),
             [(state, f"{seconds:.1f}", STATES.get(state, "")) for state, seconds in played.states],
             numeric=(1,),
@@ -57,11 +62,14 @@ def live(played: LiveRound) -> Live:
             facts=(
                 ("truth", f"{facts.written(played.truth)}{unit}"),
                 ("95 % interval", f"{facts.interval_text}{unit}"),
-                ("error", f"{format_number(float(f'{abs(release.value - played.truth):.3g}'))}{unit}"),
+                (
+                    "error",
+                    f"{format_number(float(f'{abs(release.value - played.truth):.3g}'))}{unit}",
+                ),
             ),
             promises=(
-                Promise(f"If the {facts.trusted} is honest", facts.guarantee),
-                Promise("If it is not", facts.if_shuffler_colludes, broken=True),
+                GuaranteeLine(f"If the {facts.trusted} is honest", facts.guarantee),
+                GuaranteeLine("If it is not", facts.if_shuffler_colludes, broken=True),
             ),
         ),
     )

@@ -20,4 +20,6 @@ class Protocols:
 
 def protocols(numbers: Plan, city: Plan) -> Protocols:
     plan = plan_facts(numbers)
-    return Protocols(plan.target, plan.users, plan.honest, candidates(plan), candidates(plan_facts(city)))
+    return Protocols(
+        plan.target, plan.users, plan.honest, candidates(plan), candidates(plan_facts(city))
+    )

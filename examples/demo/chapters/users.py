@@ -26,7 +26,7 @@ from metricshuffle.report.charts.vega import (
     x,
     y,
 )
-from metricshuffle.report.components import Figure, Table
+from metricshuffle.report.components import Figure, TextTable
 from metricshuffle.report.plan_view import PlanFacts, plan_facts
 
 COLOURS = {
@@ -46,27 +46,40 @@ class Users:
     honest_share: str
     kind: str
     errors: Figure
-    error_numbers: Table
+    error_numbers: TextTable
 
 
 def users(plan: Plan) -> Users:
-    facts, curves = plan_facts(plan), error_curves(plan)
+    facts = plan_facts(plan)
+    curves = error_curves(plan)
     drawn = drawing(
         error_chart(curves, facts),
         "fig-users",
         "Expected error against the number of people",
-        "All errors fall with the number of people. The shuffled protocols fall ten times for ten times the people, the local one about "
+        "All errors fall with the number of people. The shuffled protocols fall ten times "
+        "for ten times the people, the local one about "
         "three times.",
     )
     rows = [
-        (f"{count:,}", *(f"{format_number(curve.errors[index])}{facts.spaced_unit}" for curve in curves))
+        (
+            f"{count:,}",
+            *(f"{format_number(curve.errors[index])}{facts.spaced_unit}" for curve in curves),
+        )
         for index, count in enumerate(curves[0].users)
     ]
     return Users(
         honest_share=f"{facts.honest / facts.users:.0%}",
         kind=facts.kind,
-        errors=Figure(drawn, f"Expected absolute error, from exact noise laws. Dots: this plan, {facts.users:,} people."),
-        error_numbers=Table(("people", *(curve.protocol for curve in curves)), rows, numeric=range(1, len(curves) + 1)),
+        errors=Figure(
+            drawn,
+            "Expected absolute error, from exact noise laws. Dots: this plan, "
+            f"{facts.users:,} people.",
+        ),
+        error_numbers=TextTable(
+            ("people", *(curve.protocol for curve in curves)),
+            rows,
+            numeric=range(1, len(curves) + 1),
+        ),
     )
 
 
@@ -74,13 +87,21 @@ def error_chart(curves: Sequence[ErrorCurve], plan: PlanFacts) -> Spec:
     """Both axes are logarithmic."""
     layers: list[Spec] = []
     for curve in curves:
-        colour, points = COLOURS[curve.protocol], list(zip(map(float, curve.users), curve.errors, strict=True))
+        colour = COLOURS[curve.protocol]
+        points = list(zip(map(float, curve.users), curve.errors, strict=True))
         layers.append(line(points, colour, DASHES.get(curve.protocol)))
-        layers.append(note(points[-1], curve.protocol, colour, dx=10, dy=NAMES_DOWN.get(curve.protocol, 0)))
+        layers.append(
+            note(points[-1], curve.protocol, colour, dx=10, dy=NAMES_DOWN.get(curve.protocol, 0))
+        )
     layers += _dots_of_the_plan(plan)
-    errors, crowds = [error for curve in curves for error in curve.errors], (curves[0].users[0], curves[0].users[-1])
+    errors = [error for curve in curves for error in curve.errors]
+    crowds = (curves[0].users[0], curves[0].users[-1])
     base = {
-        "x": x(title="people who report", scale=log_scale(*crowds), axis={"values": powers(*crowds), "format": ",d", "grid": False}),
+        "x": x(
+            title="people who report",
+            scale=log_scale(*crowds),
+            axis={"values": powers(*crowds), "format": ",d", "grid": False},
+        ),
         "y": y(
             title=plan.with_unit("expected error"),
             scale=log_scale(0.45 * min(errors), 1.4 * max(errors)),
@@ -91,14 +112,15 @@ def error_chart(curves: Sequence[ErrorCurve], plan: PlanFacts) -> Spec:
 
 
 def _dots_of_the_plan(plan: PlanFacts) -> list[Spec]:
-    """One for each protocol; the one that has no curve is named beside its dot."""
+    """One for each protocol; the one without a curve is named next to its dot."""
     layers: list[Spec] = []
     drawn: set[str] = set()
     for offer in plan.offers:
         if offer.protocol in drawn or (offer.protocol == "polya-shuffle" and offer.shape != 1):
             continue
         drawn.add(offer.protocol)
-        place, colour = (float(plan.users), offer.expected_error), COLOURS[offer.protocol]
+        place = (float(plan.users), offer.expected_error)
+        colour = COLOURS[offer.protocol]
         layers.append(dots([place], colour, 62))
         if offer.protocol == "randomized-response-shuffle":
             layers.append(note(place, offer.protocol, colour, dx=10, dy=-10))

@@ -1,4 +1,4 @@
-"""What the tests of commands share with those of metricshuffle."""
+"""Fixtures of commands, shared with the tests of metricshuffle."""
 
 from tests.cli.conftest import terminal as terminal
 from tests.cli.conftest import values as values

@@ -1,4 +1,4 @@
-"""What the items of `reproduce` find in a quick run, each run once for all tests that look at it."""
+"""Results of the items of `reproduce` in a quick run, each run once for all tests."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def one_row(name: str, part: str) -> Row:
 
 
 def check_charts(name: str) -> None:
-    """Every chart of the item can be drawn, shows something, and loads nothing."""
+    """Check that every chart of the item can be drawn, shows data, and loads nothing."""
     for index, chart in enumerate(found(name).charts):
         drawn = svg(chart.specification, f"{name}-{index}", chart.title, chart.caption)
         assert drawn.count("<path") > 2

@@ -1,21 +1,29 @@
-"""The exact outcomes of a few shuffled reports, against an enumeration written apart, and the verdict on a printed upper bound."""
+"""Exact outcomes of a few shuffled reports, and verdicts on printed upper bounds."""
 
 from __future__ import annotations
 
 from fractions import Fraction
 
-import pytest
 from tests.oracles import explicit_channels as channels
 from tests.oracles.shuffled_brute_force import shuffled_delta
+from tests.tables import check_all
 
-from metricshuffle_papers.outcomes import count_law, exact_delta, merged_rows, outcomes, response_rows
+from metricshuffle_papers.outcomes import (
+    count_law,
+    exact_delta,
+    merged_rows,
+    outcomes,
+    response_rows,
+)
 from metricshuffle_papers.reproduction import Verdict
 from metricshuffle_papers.upper_verdict import upper_row, upper_verdict
 
 
-@pytest.mark.parametrize("held", [(0,), (2,), (0, 1), (2, 3, 3)])
-@pytest.mark.parametrize("growth", [Fraction(1), Fraction(12, 5), Fraction(3)])
-def test_every_data_set_agrees_with_the_enumeration(held: tuple[int, ...], growth: Fraction) -> None:
+@check_all("held", [(0,), (2,), (0, 1), (2, 3, 3)])
+@check_all("growth", [Fraction(1), Fraction(12, 5), Fraction(3)])
+def test_every_data_set_agrees_with_the_enumeration(
+    held: tuple[int, ...], growth: Fraction
+) -> None:
     rows = response_rows(Fraction(3), 4)
     assert rows == channels.randomized_response(Fraction(3), 4)
     weights = channels.whole_weights(rows)
@@ -38,8 +46,16 @@ def test_the_merged_pair_of_four_options_is_the_channel_with_two_reports_put_tog
     assert merged_rows(Fraction(3), Fraction(1, 3), Fraction(3), Fraction(3)) == (a, b, c)
 
 
-@pytest.mark.parametrize(
-    ("claim", "told"), [(0.9, "false"), (1.5, None), (2.0, "true"), (2.0 * (1 + 1e-9), "true"), (2.0 * (1 - 1e-9), "true"), (2.1, "loose")]
+@check_all(
+    ("claim", "told"),
+    [
+        (0.9, "false"),
+        (1.5, None),
+        (2.0, "true"),
+        (2.0 * (1 + 1e-9), "true"),
+        (2.0 * (1 - 1e-9), "true"),
+        (2.1, "loose"),
+    ],
 )
 def test_a_printed_upper_bound_is_judged_by_both_ends(claim: float, told: Verdict | None) -> None:
     assert upper_verdict(claim, 1.0, 2.0) == told

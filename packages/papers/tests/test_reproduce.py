@@ -1,4 +1,4 @@
-"""`metricshuffle reproduce`: names, files, the page, and what happens when something goes wrong."""
+"""`metricshuffle reproduce`: names, files, the page, and errors."""
 
 from __future__ import annotations
 
@@ -14,17 +14,41 @@ from tests.cli.conftest import Terminal
 from metricshuffle.citations import PAPERS
 from metricshuffle_papers import reproduction
 from metricshuffle_papers.cli.reproduce import COLUMNS
-from metricshuffle_papers.reproduction import NOT_AT_HAND, Chart, Item, Reproduction, Row, Settings, items
+from metricshuffle_papers.reproduction import (
+    NOT_AT_HAND,
+    Chart,
+    Item,
+    Reproduction,
+    Row,
+    Settings,
+    items,
+)
 
 
 def good(settings: Settings) -> Reproduction:
     settings.progress("halfway [bold]")
-    spec = {"data": {"values": [{"a": 1, "b": 2}]}, "mark": "point", "encoding": {"x": {"field": "a", "type": "quantitative"}}}
+    spec = {
+        "data": {"values": [{"a": 1, "b": 2}]},
+        "mark": "point",
+        "encoding": {"x": {"field": "a", "type": "quantitative"}},
+    }
     rows = (
-        Row("a <b>", published=2.0, as_published=2.5, ours=3.0, verdict="impossible", standard_error=0.25, note='bound "4", so'),
+        Row(
+            "a <b>",
+            published=2.0,
+            as_published=2.5,
+            ours=3.0,
+            verdict="impossible",
+            standard_error=0.25,
+            note='bound "4", so',
+        ),
         Row("nothing printed", ours=float("inf")),
     )
-    return Reproduction((f"Seed {settings.seed}, runs {settings.runs}.", "More <script>."), rows, (Chart("Dots", spec, "One & only."),))
+    return Reproduction(
+        (f"Seed {settings.seed}, runs {settings.runs}.", "More <script>."),
+        rows,
+        (Chart("Dots", spec, "One & only."),),
+    )
 
 
 def bad(settings: Settings) -> Reproduction:
@@ -38,7 +62,10 @@ def stopped(settings: Settings) -> Reproduction:
 @pytest.fixture
 def known(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
     def use(*runs: Callable[[Settings], Reproduction]) -> None:
-        made = [Item(f"item-{index}", "Athanasiou25", f"Table {index}", "A title", run) for index, run in enumerate(runs)]
+        made = [
+            Item(f"item-{index}", "Athanasiou25", f"Table {index}", "A title", run)
+            for index, run in enumerate(runs)
+        ]
         monkeypatch.setattr(reproduction, "items", lambda: {one.name: one for one in made})
 
     return use
@@ -47,7 +74,9 @@ def known(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
 def test_the_list_names_every_item(terminal: Terminal) -> None:
     told = json.loads(terminal("reproduce", "list", "--json").stdout)
     assert [one["name"] for one in told] == list(items())
-    assert {"Table 2", "Table 3", "Figure 5", "Figures 9 to 12"} <= {one["label"] for one in told if one["paper"] == "Athanasiou25"}
+    assert {"Table 2", "Table 3", "Figure 5", "Figures 9 to 12"} <= {
+        one["label"] for one in told if one["paper"] == "Athanasiou25"
+    }
     plain = terminal("reproduce", "list").stdout
     assert all(name in plain for name in items())
 
@@ -64,10 +93,14 @@ def test_items_are_well_formed() -> None:
 
 
 def test_which_items_take_places() -> None:
-    assert [name for name, item in items().items() if item.places] == [f"shuffler-figure-{number}" for number in (5, *range(22, 30))]
+    assert [name for name, item in items().items() if item.places] == [
+        f"shuffler-figure-{number}" for number in (5, *range(22, 30))
+    ]
 
 
-def test_all_takes_places_for_the_items_that_use_them(terminal: Terminal, known: Callable[..., None], values: Path) -> None:
+def test_all_takes_places_for_the_items_that_use_them(
+    terminal: Terminal, known: Callable[..., None], values: Path
+) -> None:
     known(good)
     assert terminal("reproduce", "all", "--output", "out", "--csv", values.name).exit_code == 0
     assert "uses no places" in terminal.refused("reproduce", "item-0", "--csv", values.name)
@@ -99,7 +132,9 @@ def test_one_item_can_write_its_files(terminal: Terminal, known: Callable[..., N
     assert set(terminal.files()) == {"made/here/item-0.json", "made/here/item-0.csv"}
 
 
-def test_all_writes_a_page_and_two_files_an_item(terminal: Terminal, known: Callable[..., None], tmp_path: Path) -> None:
+def test_all_writes_a_page_and_two_files_an_item(
+    terminal: Terminal, known: Callable[..., None], tmp_path: Path
+) -> None:
     known(good, good)
     result = terminal("reproduce", "all", "--output", "out", "--quick", "--json")
     assert result.exit_code == 0, result.output
@@ -107,11 +142,22 @@ def test_all_writes_a_page_and_two_files_an_item(terminal: Terminal, known: Call
     assert told["items"] == ["item-0", "item-1"]
     assert told["verdicts"] == {"impossible": 2, "ours": 2}
     files = {name: text.decode() for name, text in terminal.files().items()}
-    assert set(files) == {"out/index.html", *(f"out/item-{i}.{kind}" for i in (0, 1) for kind in ("json", "csv"))}
+    assert set(files) == {
+        "out/index.html",
+        *(f"out/item-{i}.{kind}" for i in (0, 1) for kind in ("json", "csv")),
+    }
     first, second = csv.DictReader(StringIO(files["out/item-0.csv"]))
     assert tuple(first) == COLUMNS
-    assert first == {"label": "a <b>", "published": "2.0", "as_published": "2.5", "ours": "3.0", "ratio": "1.5", "verdict": "impossible",
-                     "standard_error": "0.25", "note": 'bound "4", so'}  # fmt: skip
+    assert first == {
+        "label": "a <b>",
+        "published": "2.0",
+        "as_published": "2.5",
+        "ours": "3.0",
+        "ratio": "1.5",
+        "verdict": "impossible",
+        "standard_error": "0.25",
+        "note": 'bound "4", so',
+    }
     assert second["ours"] == "inf"
     assert second["published"] == ""
     page = files["out/index.html"]
@@ -126,7 +172,9 @@ def test_all_writes_a_page_and_two_files_an_item(terminal: Terminal, known: Call
     assert 'id="item-1"' in page
 
 
-def test_a_failing_item_does_not_lose_the_others(terminal: Terminal, known: Callable[..., None]) -> None:
+def test_a_failing_item_does_not_lose_the_others(
+    terminal: Terminal, known: Callable[..., None]
+) -> None:
     known(good, good, good)
     assert terminal("reproduce", "all", "--output", "out").exit_code == 0
     known(good, bad, good)
@@ -140,7 +188,9 @@ def test_a_failing_item_does_not_lose_the_others(terminal: Terminal, known: Call
     assert "no &lt;digits&gt; left" in files["out/index.html"].decode()
 
 
-def test_what_was_finished_is_kept_when_somebody_stops_it(terminal: Terminal, known: Callable[..., None]) -> None:
+def test_what_was_finished_is_kept_when_somebody_stops_it(
+    terminal: Terminal, known: Callable[..., None]
+) -> None:
     known(good, stopped, good)
     result = terminal("reproduce", "all", "--output", "out")
     assert result.exit_code == 130
@@ -162,14 +212,23 @@ def test_what_was_finished_is_kept_when_somebody_stops_it(terminal: Terminal, kn
         ("all --output values.csv", "a file has that name"),
     ],
 )
-def test_wrong_input_gets_a_sentence(terminal: Terminal, values: Path, line: str, told: str) -> None:
+def test_wrong_input_gets_a_sentence(
+    terminal: Terminal, values: Path, line: str, told: str
+) -> None:
     assert told in terminal.refused("reproduce", *line.split())
 
 
-def test_the_seed_decides_a_simulation(terminal: Terminal, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_seed_decides_a_simulation(
+    terminal: Terminal, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     # RR-Shuffle's calibration takes most of the time and is not simulated.
-    monkeypatch.setattr("metricshuffle_papers.enhancing_metric_privacy.location.needed_response", lambda *asked: None)
-    (tmp_path / "homes.csv").write_text("east,north\n" + "".join(f"{7 * i},{5 * i}\n" for i in range(50)))
+    monkeypatch.setattr(
+        "metricshuffle_papers.enhancing_metric_privacy.location.needed_response",
+        lambda *asked: None,
+    )
+    (tmp_path / "homes.csv").write_text(
+        "east,north\n" + "".join(f"{7 * i},{5 * i}\n" for i in range(50))
+    )
 
     def simulated(seed: int) -> list[float]:
         line = f"reproduce shuffler-figure-24 --quick --runs 5 --seed {seed} --csv homes.csv --json"

@@ -1,4 +1,4 @@
-"""`metricshuffle users compare`: invented and real users, in words, as JSON and as a page, and what is refused."""
+"""`metricshuffle users compare`: text, JSON, page and errors, for invented and real users."""
 
 from __future__ import annotations
 
@@ -23,11 +23,20 @@ def test_compare(terminal: Terminal) -> None:
     assert "What was relaxed" in relaxed["sentences"][-1]
     for comparison in answer["comparisons"]:
         kinds = {(method["model"], method["hides"]) for method in comparison["methods"]}
-        assert {(model, hides) for model in ("central", "local") for hides in ("user", "earth mover")} <= kinds
+        assert {
+            (model, hides) for model in ("central", "local") for hides in ("user", "earth mover")
+        } <= kinds
         assert ("local", "published") in kinds
         for model in ("central", "local"):
-            best = {hides: min(m["error"] for m in comparison["methods"] if (m["model"], m["hides"]) == (model, hides)) for hides in HIDES
-                    if (model, hides) in kinds}  # fmt: skip
+            best = {
+                hides: min(
+                    m["error"]
+                    for m in comparison["methods"]
+                    if (m["model"], m["hides"]) == (model, hides)
+                )
+                for hides in HIDES
+                if (model, hides) in kinds
+            }
             assert comparison["gain"][model] == pytest.approx(best["user"] / best["earth mover"])
     assert relaxed["gain"]["central"] > 2.0 * nothing["gain"]["central"]
 
@@ -36,7 +45,12 @@ def test_compare_in_words_and_as_a_page(terminal: Terminal) -> None:
     result = terminal.typed(f"{COMPARE.replace('10', '5')} --rate 3 --alpha 7 --plot page.html")
     assert result.exit_code == 0, result.output
     assert result.stdout.count("Rate ") == 2
-    for words in ("Rate 3 beside epsilon 1", "published, not certified", "any replacement", "What was relaxed: replacing all of a user's"):
+    for words in (
+        "Rate 3 beside epsilon 1",
+        "published, not certified",
+        "any replacement",
+        "What was relaxed: replacing all of a user's",
+    ):
         assert words in result.stdout
     page = (terminal.folder / "page.html").read_text()
     assert page.startswith("<!DOCTYPE html>")
@@ -53,9 +67,17 @@ def test_one_user_is_no_users(terminal: Terminal) -> None:
     assert "1 users" not in told
 
 
-@pytest.mark.parametrize("where", ["--column x --column y --coordinates points", "--column x --column y --coordinates points --side 100"])
+@pytest.mark.parametrize(
+    "where",
+    [
+        "--column x --column y --coordinates points",
+        "--column x --column y --coordinates points --side 100",
+    ],
+)
 def test_compare_real_users(terminal: Terminal, visits: Path, where: str) -> None:
-    result = terminal.typed(f"users compare --csv {visits.name} --user-column who {where} --levels 2 --items 3 --runs 2")
+    result = terminal.typed(
+        f"users compare --csv {visits.name} --user-column who {where} --levels 2 --items 3 --runs 2"
+    )
     assert result.exit_code == 0, result.output
     assert "60 users" in result.stdout
     assert "each draws 3 of hers" in result.stdout
@@ -64,7 +86,10 @@ def test_compare_real_users(terminal: Terminal, visits: Path, where: str) -> Non
 
 def test_compare_places(terminal: Terminal, visits: Path) -> None:
     pytest.importorskip("pyproj")
-    line = f"users compare --csv {visits.name} --user-column who --column lat --column lon --levels 2 --items 3 --runs 2 --json"
+    line = (
+        f"users compare --csv {visits.name} --user-column who --column lat --column lon "
+        "--levels 2 --items 3 --runs 2 --json"
+    )
     comparison = json.loads(terminal.typed(line).stdout)["comparisons"][0]
     assert comparison["unit"] == "m"
     assert comparison["rate"] * comparison["diameter"] == pytest.approx(1.0)
@@ -73,9 +98,14 @@ def test_compare_places(terminal: Terminal, visits: Path) -> None:
 
 def test_units_of_places(terminal: Terminal, visits: Path) -> None:
     pytest.importorskip("pyproj")
-    compare = f"users compare --csv {visits.name} --user-column who --column lat --column lon --levels 2 --runs 2 --rate 0.01"
+    compare = (
+        f"users compare --csv {visits.name} --user-column who --column lat --column lon "
+        "--levels 2 --runs 2 --rate 0.01"
+    )
     assert "say --unit m or --unit km" in terminal.refused(*compare.split())
-    assert "m (the default) or km for places" in " ".join(terminal.typed("users compare --help").stdout.replace("│", " ").split())
+    assert "m (the default) or km for places" in " ".join(
+        terminal.typed("users compare --help").stdout.replace("│", " ").split()
+    )
 
 
 def test_the_command_is_in_the_help_of_its_group(terminal: Terminal) -> None:
@@ -91,8 +121,14 @@ REFUSED = {
     "negative seed": (f"{COMPARE} --seed -1", ("--seed", ">= 0")),
     "levels of nobody": (f"{COMPARE} --levels 3", ("--levels", "--csv")),
     "both kinds": (f"{COMPARE} --csv visits.csv", ("--users", "invented")),
-    "one column": ("users compare --csv visits.csv --user-column who --column lat", ("--column twice", "once")),
-    "not a number": ("users compare --csv visits.csv --user-column who --column word --column lat", ("line 2", "'word'", "finite number")),
+    "one column": (
+        "users compare --csv visits.csv --user-column who --column lat",
+        ("--column twice", "once"),
+    ),
+    "not a number": (
+        "users compare --csv visits.csv --user-column who --column word --column lat",
+        ("line 2", "'word'", "finite number"),
+    ),
     "no folder": (f"{COMPARE} --plot none/p.html", ("--plot", "does not exist")),
 }
 

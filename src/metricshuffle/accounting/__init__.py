@@ -1,1 +1,1 @@
-"""Theorems: numbers in, certified numbers out. Profiles here are upper bounds."""
+"""Accounting theorems, which return certified numbers. Profiles here are upper bounds."""

@@ -1,1 +1,1 @@
-"""What the shuffled reports of a randomizer hide, from both sides."""
+"""Upper and lower bounds on the privacy of the shuffled reports of a randomizer."""

@@ -1,4 +1,4 @@
-"""Comparison of many pairs of a channel in convex order, compiled; imported only where used (numba costs 0.3 s)."""
+"""Compiled comparison of many pairs in convex order; imported on use (numba costs 0.3 s)."""
 
 # numba's decorators carry no types.
 # mypy: disable-error-code="untyped-decorator, no-any-return"
@@ -15,9 +15,17 @@ ROUNDING_MARGIN = 1e-12
 
 @njit(cache=True)
 def one_sided(mass: Floats, value: Floats, doubt: Floats, at: Floats) -> tuple[Floats, Floats]:
-    """E(G-t)_+ for G sorted downwards and t = at sorted downwards, and a bound on the rounding error of each."""
-    means, errors = np.empty(at.size), np.empty(at.size)
-    count, first, wide, place = 0.0, 0.0, 0.0, 0
+    """Return E(G-t)_+ for every t, and a bound on the rounding error of each.
+
+    G is a random variable with the given masses and values, and (y)_+ = max(y, 0). The values of G
+    and t = `at` must be in descending order.
+    """
+    means = np.empty(at.size)
+    errors = np.empty(at.size)
+    count = 0.0
+    first = 0.0
+    wide = 0.0
+    place = 0
     unit = 4.0 * ROUNDOFF * (value.size + 16)
     for j in range(at.size):
         while place < value.size and value[place] > at[j]:
@@ -32,8 +40,13 @@ def one_sided(mass: Floats, value: Floats, doubt: Floats, at: Floats) -> tuple[F
 
 @njit(cache=True)
 def spread(a: Floats, b: Floats, w: Floats, growth: float) -> tuple[Floats, Floats, Floats]:
-    """(mass, value, doubt) of G = (a - growth b)/w, values falling."""
-    value, doubt = np.empty(w.size), np.empty(w.size)
+    """Return (mass, value, doubt) of G = (a - growth b)/w, in descending order of value.
+
+    a and b are the two laws of a pair; w is the blanket, and its masses are those of G; `doubt` is
+    the scale of the rounding error of each value.
+    """
+    value = np.empty(w.size)
+    doubt = np.empty(w.size)
     for y in range(w.size):
         value[y] = (a[y] - growth * b[y]) / w[y]
         doubt[y] = (a[y] + growth * b[y]) / w[y]
@@ -42,28 +55,42 @@ def spread(a: Floats, b: Floats, w: Floats, growth: float) -> tuple[Floats, Floa
 
 
 @njit(cache=True)
-def undominated(rows: Floats, w: Floats, pairs: Integers64, champion: Integers64, growth: float) -> Mask:
-    """Which pairs are not certainly below the champion in convex order; see `dominance_scan.PairScan.survivors`."""
+def undominated(
+    rows: Floats, w: Floats, pairs: Integers64, champion: Integers64, growth: float
+) -> Mask:
+    """Return which pairs are not certainly below the champion in convex order.
+
+    See `dominance_scan.PairScan.survivors`.
+    """
     mass, value, doubt = spread(rows[champion[0]], rows[champion[1]], w, growth)
     calls, slack = one_sided(mass, value, doubt, value)
     puts, put_errors = one_sided(mass[::-1], -value[::-1], doubt[::-1], -value[::-1])
-    mean, size = 1.0 - growth, w.size
+    mean = 1.0 - growth
+    size = w.size
     left = np.ones(pairs.shape[0], dtype=np.bool_)
     for i in range(pairs.shape[0]):
         my_mass, mine, my_doubt = spread(rows[pairs[i, 0]], rows[pairs[i, 1]], w, growth)
-        # The same atoms, the reports renamed: the bound of one allows for the rounding errors of both.
-        if np.array_equal(mine, value) and np.array_equal(my_mass, mass) and np.array_equal(my_doubt, doubt):
+        # The champion's atoms, renamed: the bound of either pair allows for the errors of both.
+        if (
+            np.array_equal(mine, value)
+            and np.array_equal(my_mass, mass)
+            and np.array_equal(my_doubt, doubt)
+        ):
             left[i] = False
             continue
         high = value[0] - mine[0] - 64.0 * ROUNDOFF * (doubt[0] + my_doubt[0])
-        low = mine[size - 1] - value[size - 1] - 64.0 * ROUNDOFF * (doubt[size - 1] + my_doubt[size - 1])
+        low = (
+            mine[size - 1]
+            - value[size - 1]
+            - 64.0 * ROUNDOFF * (doubt[size - 1] + my_doubt[size - 1])
+        )
         if not (high >= 0.0 and low >= 0.0):
             continue
         my_calls, my_slack = one_sided(my_mass, mine, my_doubt, value)
         my_puts, my_other = one_sided(my_mass[::-1], -mine[::-1], my_doubt[::-1], -value[::-1])
         below = True
         for j in range(size):
-            k = size - 1 - j  # puts run from the smallest value up
+            k = size - 1 - j  # puts are in ascending order of value
             if value[j] == value[0] or value[j] == value[size - 1]:
                 continue  # settled by the extreme values
             if value[j] > mean:

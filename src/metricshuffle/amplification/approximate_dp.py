@@ -1,4 +1,4 @@
-"""Any randomizer that is private up to a delta only: what its shuffled reports promise, and what no bound can be below."""
+"""Bounds on shuffled reports of any randomizer that is private up to a local delta."""
 
 from __future__ import annotations
 
@@ -10,12 +10,17 @@ from metricshuffle.accounting.shuffling.clone_bound import delta_upper as clones
 from metricshuffle.amplification.lower_bound import DataSetLower
 from metricshuffle.citations import theorem
 from metricshuffle.numerics.rounding import round_up
-from metricshuffle.privacy.profile import PrivacyProfile, checked_delta, checked_epsilon, validate_distance
+from metricshuffle.privacy.profile import (
+    PrivacyProfile,
+    checked_delta,
+    checked_epsilon,
+    validate_distance,
+)
 
 
 @dataclass(frozen=True)
 class ApproximateLocal(PrivacyProfile):
-    """One report of any randomizer with local (total, leak): "private up to delta"."""
+    """One report of any randomizer with local epsilon `total` and local delta `leak`."""
 
     total: float
     leak: float
@@ -23,17 +28,27 @@ class ApproximateLocal(PrivacyProfile):
 
     @theorem("metricshuffle", "what one approximately private report hides")
     def delta(self, epsilon: float, distance: float) -> float:
-        """Statement: leak + (1 - leak) (p - e)_+/(p + 1), p = e^total. Proof: docs/proofs/groups.md. Numerics: rounded up."""
+        """Upper bound on delta of one report.
+
+        Statement: delta <= leak + (1 - leak) (p - e)_+/(p + 1), with p = e^total, e = e^epsilon and
+        (y)_+ = max(y, 0).
+        Proof: docs/proofs/groups.md.
+        Numerics: rounded up.
+        """
         epsilon = checked_epsilon(epsilon)
         if validate_distance(distance) == 0.0:
             return 0.0
-        pure = -math.expm1(epsilon - self.total) / (1.0 + math.exp(-self.total)) if epsilon < self.total else 0.0
+        pure = (
+            -math.expm1(epsilon - self.total) / (1.0 + math.exp(-self.total))
+            if epsilon < self.total
+            else 0.0
+        )
         return min(1.0, round_up(self.leak + (1.0 - self.leak) * pure, 16))
 
 
 @dataclass(frozen=True)
 class ApproximateClones(PrivacyProfile):
-    """One report each of `users` people through a shuffler, by any randomizer with local (total, leak)."""
+    """Shuffled reports of `users` people, one each, by any randomizer with local (total, leak)."""
 
     total: float
     leak: float
@@ -42,17 +57,22 @@ class ApproximateClones(PrivacyProfile):
 
     @property
     def local(self) -> ApproximateLocal:
+        """The profile of one report alone."""
         return ApproximateLocal(self.total, self.leak)
 
     @theorem("metricshuffle", "clone pair of approximately private randomizers")
     def delta(self, epsilon: float, distance: float) -> float:
-        """The divergence of the shuffled reports at e = e^epsilon.
+        """Upper bound on the divergence of the shuffled reports at e = e^epsilon.
 
-        Statement: with p = e^total, d0 = leak, h = 2 d0/p and q = (p + 2 d0)/(1 - d0), it is at most
-            d0 + (1 - d0) (clone pair of p, q, q for n people + (1 + e) (n-1) h/(1 + h)).
-        Proof: docs/proofs/groups.md. In short: K_a and K_b are pure but for d0 of each; every other law comes within h/(1 + h) of one that
-        holds enough of both. Conditions: any two laws of the randomizer have divergence at most d0 at p, both ways.
-        Numerics: everything is rounded up; never above one report alone. Reference: docs/proofs/groups.md.
+        Statement: let n be the number of users, p = e^total, d0 = leak, h = 2 d0/p and q = (p + 2
+        d0)/(1 - d0). The divergence is at most d0 + (1 - d0) (C + (1 + e) (n-1) h/(1 + h)), where C
+        is the divergence of the clone pair of p, q, q for n people.
+        Proof: docs/proofs/groups.md. In short: except for a mass of d0 of each, the laws K_a and
+        K_b of the two inputs differ by at most the factor p; the law of every other person is
+        within h/(1 + h) of a law that contains enough of both.
+        Conditions: any two laws of the randomizer have divergence at most d0 at p, both ways.
+        Numerics: everything is rounded up; never above one report alone.
+        Reference: docs/proofs/groups.md.
         """
         epsilon, alone = checked_epsilon(epsilon), self.local.delta(epsilon, distance)
         if validate_distance(distance) == 0.0 or epsilon > 700.0:
@@ -67,7 +87,11 @@ class ApproximateClones(PrivacyProfile):
 
 @dataclass(frozen=True)
 class ApproximateLower(DataSetLower):
-    """As for pure randomizers; and one that tells the truth with probability `leak` has at least that delta at every epsilon."""
+    """Lower bound for any randomizer with local (total, leak).
+
+    It is the lower bound for pure randomizers, raised to `leak` where it is smaller: some
+    randomizers report the truth with probability `leak`.
+    """
 
     leak: float = 0.0
 

@@ -1,67 +1,103 @@
-"""What the shuffled reports of a randomizer promise: the best of all bounds, whichever it is at that distance and delta."""
+"""The smallest of all upper bounds on the shuffled reports of a randomizer."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Protocol
+from typing import ClassVar, Protocol
 
-from metricshuffle.accounting.shuffling.blanket_bound import checked_users, delta_bracket, epsilon_upper
+from metricshuffle.accounting.shuffling.blanket_bound import checked_users
 from metricshuffle.accounting.shuffling.blanket_law import BlanketLaw
 from metricshuffle.accounting.shuffling.clone_bound import ClonePair
 from metricshuffle.accounting.shuffling.clone_bound import delta_upper as clones_delta
 from metricshuffle.accounting.shuffling.clone_bound import epsilon_upper as clones_epsilon
-from metricshuffle.amplification.binary_pairs import BinaryPairs
-from metricshuffle.amplification.channel_pair import ChannelPair
-from metricshuffle.amplification.dominance_scan import Pair, Pairs, PairScan
-from metricshuffle.amplification.full_law_pairs import ListedPairs
+from metricshuffle.amplification.binary_pairs import BinaryPairs, TwoReportBound
+from metricshuffle.amplification.dominance_scan import PairScan
+from metricshuffle.amplification.full_law_pairs import BeyondPairs, FullLawBound, ListedPairs
 from metricshuffle.amplification.lower_bound import relative_tolerance_for
-from metricshuffle.amplification.pair_cover import BeyondPairs, BlanketPairs, DisplacementLaws, blanket_pairs, distances_of, full_law_pairs
+from metricshuffle.amplification.pair_blanket_bound import BlanketBound, BlanketPairs
+from metricshuffle.amplification.pair_cover import (
+    DisplacementBound,
+    DisplacementLaws,
+    blanket_pairs,
+    distances_of,
+    full_law_pairs,
+)
 from metricshuffle.amplification.random_task import RandomTask
+from metricshuffle.amplification.smallest_bound import (
+    WIN_RATIO,
+    Bound,
+    BoundResult,
+    find_smallest_delta,
+    find_smallest_epsilon,
+)
 from metricshuffle.numerics.certified_search import every_block
 from metricshuffle.numerics.rounding import never_small
-from metricshuffle.privacy.profile import PrivacyProfile, Shape, checked_delta, checked_epsilon, validate_distance
+from metricshuffle.privacy.profile import (
+    PrivacyProfile,
+    Shape,
+    checked_delta,
+    checked_epsilon,
+    validate_distance,
+)
+from metricshuffle.randomizers.channel import ChannelPair
 from metricshuffle.randomizers.randomizer import Randomizer
 
-MAX_CHAMPIONS = 6
-SEARCH_TOLERANCE = 1e-4  # how closely a search looks
-FULL_LAW_LABEL, LOCAL_LABEL = ("beyond-blanket", "contour"), ("local", "local")
-WIN_RATIO = 1.0 - 1e-9  # what is not this much below another bound is no better
-WIDER = 1.01  # a law that is wider by this much is worse by more than either is rounded
+WIDER = 1.01  # a law that is wider by this factor is worse by more than the rounding errors
 
 
 class LawSource(Protocol):
-    """Whatever has a local profile and laws that bound every pair up to a distance."""
+    """A source with a local profile and with laws that bound every pair up to a distance."""
 
     def blankets(self, distance: float = ...) -> list[BlanketLaw]: ...
     def local_profile(self) -> PrivacyProfile: ...
 
 
 @dataclass(frozen=True)
-class BoundResult:
-    """A number, the bound behind it, and the evaluator that gave it."""
+class CloneBound(Bound):
+    """The clone bound, which needs only the local epsilons."""
 
-    value: float
-    bound: str
-    evaluator: str
+    pair: ClonePair
+    users: int
+    blanket_spread: float = math.inf
+    """The largest spread of the blanket laws; inf if the clones' spread may be smaller."""
+    search_order: ClassVar[int] = 3
 
-    def smaller_of(self, candidate: BoundResult) -> BoundResult:
-        """The other one, if its value is smaller."""
-        return candidate if candidate.value < self.value else self
+    def delta(self, epsilon: float, ceiling: float) -> BoundResult:
+        value = clones_delta(self.pair, self.users, epsilon)
+        return BoundResult(never_small(value), "clones", "counts")
+
+    def epsilon(self, delta: float, ceiling: float) -> BoundResult:
+        value = clones_epsilon(self.pair, self.users, delta)
+        return BoundResult(never_small(value), "clones", "counts")
+
+    def loses(self, rival: BoundResult, delta: float) -> bool:
+        """Return whether the clone bound exceeds all blanket laws, or delta at the rival's epsilon.
+
+        See `BlanketLaw.clone_pair`.
+        """
+        if rival.bound == "blanket" and self.pair.spread > WIDER * self.blanket_spread:
+            return True
+        return clones_delta(self.pair, self.users, rival.value * WIN_RATIO) > delta
+
+    def covers(self, epsilon: float, delta: float) -> bool:
+        return clones_delta(self.pair, self.users, epsilon) <= delta
 
 
 @dataclass(frozen=True)
 class BestBoundProfile(PrivacyProfile):
-    """One report each of `users` people, shuffled: the smallest of several upper bounds, for every pair up to the distance.
+    """The smallest of several upper bounds on one shuffled report each of `users` people.
 
-    "two-report": exact, if there are two possible reports; nothing else is looked at then. "beyond-blanket": the whole laws of the
-    others. "blanket": what all laws have in common; where there are many pairs, those that are dominated (`dominance_scan.PairScan`) are
-    not
-    evaluated, and where there are too many, lines and grids take one law for each displacement. "clones": from the local epsilons alone,
-    at the distance itself. "local": one report alone, where shuffling buys nothing. A bound that cannot beat the best one so far, by one
-    look at the pair that looks worst, is not searched. Made with bound = "blanket" or "clones", only that one and one report alone are
-    tried.
+    * "two-report": exact, if there are two possible reports; no other bound is evaluated then.
+    * "beyond-blanket": by the whole laws of the other people's reports.
+    * "blanket": by the part that all laws have in common, pair by pair or, where lines and grids
+      have too many pairs, displacement by displacement.
+    * "clones": by the local epsilons alone.
+    * "local": by one report alone, where shuffling does not help.
+
+    With bound = "blanket" or "clones", only that bound and one report alone are evaluated.
     """
 
     randomizer: LawSource
@@ -70,9 +106,13 @@ class BestBoundProfile(PrivacyProfile):
     """The largest distance."""
     bound: str = "best"
     relative: float | None = None
-    """How closely things are evaluated; the default depends on the number of users."""
-    _laws: dict[float, BlanketPairs | None] = field(default_factory=dict, init=False, repr=False, compare=False)
-    _others: dict[float, BeyondPairs | None] = field(default_factory=dict, init=False, repr=False, compare=False)
+    """Relative tolerance of evaluations; the default depends on the number of users."""
+    _laws: dict[float, BlanketPairs | None] = field(
+        default_factory=dict, init=False, repr=False, compare=False
+    )
+    _others: dict[float, BeyondPairs | None] = field(
+        default_factory=dict, init=False, repr=False, compare=False
+    )
     _pures: dict[float, float] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -89,8 +129,12 @@ class BestBoundProfile(PrivacyProfile):
 
     @cached_property
     def exact(self) -> BinaryPairs | None:
-        """The exact answer, if there are two reports."""
-        return None if self.bound != "best" else BinaryPairs.of(self.randomizer, self.users, self.relative or 0.0)
+        """The exact answer if there are two reports, else None."""
+        return (
+            None
+            if self.bound != "best"
+            else BinaryPairs.of(self.randomizer, self.users, self.relative or 0.0)
+        )
 
     @cached_property
     def _local(self) -> PrivacyProfile:
@@ -101,14 +145,14 @@ class BestBoundProfile(PrivacyProfile):
         return relative_tolerance_for(self.users) if self.relative is None else self.relative
 
     def pure(self, distance: float) -> float:
-        """That of one report: shuffling never adds to it."""
+        """Return the pure epsilon of one report, which shuffling never increases."""
         if distance not in self._pures:
             self._pures[distance] = self._local.pure(distance)
         return self._pures[distance]
 
     @property
     def many_pairs(self) -> bool:
-        """Whether an answer takes a look at more than a few pairs."""
+        """Whether an answer evaluates more than a few pairs."""
         return self.exact is None and isinstance(self._pairs_at(self.widest), PairScan)
 
     def _pairs_at(self, distance: float) -> BlanketPairs | None:
@@ -117,7 +161,11 @@ class BestBoundProfile(PrivacyProfile):
             if self.bound == "clones":
                 self._laws[distance] = None
             else:
-                self._laws[distance] = blanket_pairs(source, distance) if isinstance(source, Randomizer) else source.blankets(distance)
+                self._laws[distance] = (
+                    blanket_pairs(source, distance)
+                    if isinstance(source, Randomizer)
+                    else source.blankets(distance)
+                )
         return self._laws[distance]
 
     def _full_law_pairs_at(self, distance: float) -> BeyondPairs | None:
@@ -131,21 +179,64 @@ class BestBoundProfile(PrivacyProfile):
 
     @cached_property
     def _displaced(self) -> DisplacementLaws | None:
-        return DisplacementLaws.of(self.randomizer, self.users) if self.bound == "best" and self._pairs_at(self.widest) is None else None
+        return (
+            DisplacementLaws.of(self.randomizer, self.users)
+            if self.bound == "best" and self._pairs_at(self.widest) is None
+            else None
+        )
 
     @cached_property
     def _shifts(self) -> DisplacementLaws | None:
-        """One law for each displacement, for lines and grids: quick, and not as close as pair by pair."""
-        displacements = DisplacementLaws.of(self.randomizer, self.users) if self.bound == "best" else None
-        return None if displacements is not None and displacements.step else displacements  # (real numbers between grid points)
+        """One law per displacement, for lines and grids: faster and looser than pair by pair."""
+        displacements = (
+            DisplacementLaws.of(self.randomizer, self.users) if self.bound == "best" else None
+        )
+        # These laws do not cover real numbers between grid points.
+        return None if displacements is not None and displacements.step else displacements
 
-    def _clones(self, distance: float) -> ClonePair | None:
+    def _clone_pair(self, distance: float) -> ClonePair | None:
         if self.bound == "blanket":
             return None
-        local, max_local = self.pure(distance), self.pure(self.widest)
-        if isinstance(self.randomizer, ChannelPair):  # its profile is about one pair, but the others may hold any input
+        local = self.pure(distance)
+        max_local = self.pure(self.widest)
+        if isinstance(self.randomizer, ChannelPair):  # the others may hold any input
             max_local = max(max_local, self.randomizer.local_epsilon())
         return ClonePair(local, max_local, max_local) if max_local < math.inf else None
+
+    def _bounds_at(self, distance: float, narrow_spread: float = math.inf) -> Iterator[Bound]:
+        """Yield the bounds up to a distance, cheap ones first; each is created when needed.
+
+        `narrow_spread` is the result of `_narrow_spread`, if that result may save a search.
+        """
+        if self.exact is not None:
+            yield TwoReportBound(self.exact, distance)
+            return
+        users = self.users
+        relative = self._relative
+        narrow = narrow_spread < math.inf
+        if (pair := self._clone_pair(distance)) is not None:
+            yield CloneBound(pair, users, narrow_spread)
+        if (full_laws := self._full_law_pairs_at(distance)) is not None:
+            yield FullLawBound(full_laws, users, relative, narrow)
+        if (blankets := self._pairs_at(distance)) is not None:
+            yield BlanketBound(blankets, self.randomizer, users, relative, narrow)
+        elif self._displaced is not None:
+            yield DisplacementBound(self._displaced, distance)
+
+    def _narrow_spread(self, distance: float) -> float:
+        """Return the spread of the widest blanket if a worst data set is as wide, else inf.
+
+        If a data set is as wide, the bound beyond the blanket can hardly be smaller than the
+        blanket bound, and one evaluation usually shows that it is not smaller.
+        """
+        if self.exact is not None:
+            return math.inf
+        blankets = self._pairs_at(distance)
+        full_laws = self._full_law_pairs_at(distance)
+        if not blankets or not isinstance(blankets, list) or not isinstance(full_laws, ListedPairs):
+            return math.inf
+        spread = max(law.spread for law in blankets)
+        return spread if full_laws.spread >= spread * (1.0 - 1e-9) else math.inf
 
     def delta(self, epsilon: float, distance: float) -> float:
         return self.delta_winner(epsilon, distance).value
@@ -154,225 +245,118 @@ class BestBoundProfile(PrivacyProfile):
         return self.epsilon_winner(delta, distance).value
 
     def delta_winner(self, epsilon: float, distance: float) -> BoundResult:
-        """delta, and which bound and evaluator gave it."""
-        epsilon, distance = checked_epsilon(epsilon), min(validate_distance(distance), self.widest)
+        """Return the smallest certified delta with the bound and evaluator that gave it."""
+        epsilon = checked_epsilon(epsilon)
+        distance = min(validate_distance(distance), self.widest)
         if distance == 0.0 or epsilon >= self.pure(distance):
             return BoundResult(0.0, "local", "local")
-        best = BoundResult(1.0, "local", "local")
-        if self.exact is not None:
-            return best.smaller_of(BoundResult(never_small(self.exact.delta(epsilon, distance).upper), "two-report", "contour"))
-        laws, others = self._pairs_at(distance), self._full_law_pairs_at(distance)
-        full_law_minimum = math.inf if others is None else never_small(others.min_delta(self.users, epsilon))
-        if laws is not None:  # where it is as small as the other can be, that needs no look at all pairs
-            best = best.smaller_of(self._blanket_delta(laws, epsilon, full_law_minimum))
-        if others is not None and full_law_minimum < best.value:
-            value, hidden = others.delta(self.users, epsilon)
-            best = best.smaller_of(BoundResult(never_small(value), *(FULL_LAW_LABEL if hidden else LOCAL_LABEL)))
-            if laws is not None and best.value > full_law_minimum:
-                best = best.smaller_of(self._blanket_delta(laws, epsilon, best.value))
-        if laws is None and (shifts := self._displaced) is not None:
-            best = best.smaller_of(BoundResult(never_small(shifts.profile.delta(epsilon, shifts.whole(distance))), "blanket", "contour"))
-        if (pair := self._clones(distance)) is not None:
-            best = best.smaller_of(BoundResult(never_small(clones_delta(pair, self.users, epsilon)), "clones", "counts"))
-        return best
-
-    def _blanket_delta(self, laws: BlanketPairs, epsilon: float, enough: float) -> BoundResult:
-        """The largest over the pairs; infinite if it exceeds `enough`, as then not all of them were looked at."""
-        growth = math.exp(min(epsilon, 700.0))
-        worst, evaluator = 0.0, "local"
-        if isinstance(laws, PairScan):
-            left = laws.ranked(growth)
-            while len(left) and worst <= enough:
-                pair, left = _first(left)
-                if not self._rough(laws, pair, epsilon) <= worst:
-                    bracket = delta_bracket(self._law(laws, pair), self.users, epsilon, directions="forward", relative=self._relative)
-                    if not bracket.upper <= worst:
-                        worst, evaluator = never_small(bracket.upper), bracket.evaluator
-                        left = laws.survivors(left, pair, growth)
-        else:
-            for law in laws:
-                bracket = delta_bracket(law, self.users, epsilon, relative=self._relative)
-                if not bracket.upper <= worst:
-                    worst, evaluator = never_small(bracket.upper), bracket.evaluator
-                if worst > enough:
-                    break
-        return BoundResult(worst if worst <= enough else math.inf, evaluator if evaluator == "local" else "blanket", evaluator)
-
-    def _law(self, scan: PairScan, pair: Pair) -> BlanketLaw:
-        """From the randomizer's closed form, which knows K_a - K_b better; laws between grid points have none."""
-        assert isinstance(self.randomizer, Randomizer)  # noqa: S101 - only a randomizer has a scan
-        return self.randomizer.blanket(*pair) if max(pair) < self.randomizer.inputs else scan.law(pair)
-
-    def _rough(self, scan: PairScan, pair: Pair, epsilon: float) -> float:
-        """An upper bound on the pair's delta, quickly."""
-        return delta_bracket(scan.law(pair), self.users, epsilon, directions="forward", relative=0.5).upper
+        local = BoundResult(1.0, "local", "local")
+        return find_smallest_delta(self._bounds_at(distance), epsilon, local)
 
     def epsilon_winner(self, delta: float, distance: float) -> BoundResult:
-        """The smallest certified epsilon, and which bound and evaluator gave it."""
-        delta, distance = checked_delta(delta), min(validate_distance(distance), self.widest)
-        best = BoundResult(self.pure(distance), "local", "local")
-        if delta == 0.0 or best.value == 0.0:
-            return best
-        if self.exact is not None:
-            return best.smaller_of(BoundResult(never_small(self.exact.epsilon(delta, distance).upper), "two-report", "contour"))
-        laws, others = self._pairs_at(distance), self._full_law_pairs_at(distance)
-        narrow = laws if isinstance(laws, list) and isinstance(others, ListedPairs) and others.no_narrower(laws) else []
-        if narrow:  # then one look usually tells that the other does not win
-            best = best.smaller_of(self._blanket_epsilon(narrow, delta))
-            if isinstance(others, ListedPairs) and others.loses(self.users, best.value * WIN_RATIO, delta):
-                others = None
-        full_law_minimum = (
-            best.value if others is None else min(never_small(others.min_epsilon(self.users, delta, self._relative)), best.value)
-        )
-        blanket_can_win = bool(narrow) or (laws is not None and not self._blanket_loses(laws, delta, full_law_minimum))
-        if laws is not None and blanket_can_win and not narrow:  # where it is as small as the other can be, that needs no look at all pairs
-            best = best.smaller_of(self._blanket_epsilon(laws, delta))
-        if others is not None and full_law_minimum < best.value:
-            value, hidden = others.epsilon(self.users, delta, self._relative, full_law_minimum, best.value)
-            best = best.smaller_of(BoundResult(never_small(value), *(FULL_LAW_LABEL if hidden else LOCAL_LABEL)))
-        if laws is not None and not blanket_can_win and best.value > full_law_minimum and not self._blanket_loses(laws, delta, best.value):
-            best = best.smaller_of(self._blanket_epsilon(laws, delta))
-        if laws is None and (shifts := self._displaced) is not None:
-            best = best.smaller_of(self._displaced_epsilon(shifts, delta, distance, best.value))
-        pair = self._clones(distance)
-        if narrow and best.bound == "blanket" and pair is not None and pair.spread > WIDER * max(law.spread for law in narrow):
-            pair = None  # its expression is at least that of each blanket (`BlanketLaw.clone_pair`)
-        if pair is not None and not clones_delta(pair, self.users, best.value * WIN_RATIO) > delta:
-            best = best.smaller_of(BoundResult(never_small(clones_epsilon(pair, self.users, delta)), "clones", "counts"))
-        return best
+        """Return the smallest certified epsilon with the bound and evaluator that gave it."""
+        delta = checked_delta(delta)
+        distance = min(validate_distance(distance), self.widest)
+        local = BoundResult(self.pure(distance), "local", "local")
+        if delta == 0.0 or local.value == 0.0:
+            return local
+        bounds = self._bounds_at(distance, self._narrow_spread(distance))
+        return find_smallest_epsilon(bounds, delta, local)
 
-    def covers(self, epsilon: float, delta: float, distance: float, shape: Shape = "linear") -> bool:
-        """True only if the promise is certified for every pair of inputs up to the distance, by whichever bound at each distance.
+    def covers(
+        self, epsilon: float, delta: float, distance: float, shape: Shape = "linear"
+    ) -> bool:
+        """Return True only if the guarantee is certified for every pair up to the distance.
 
-        Statement: linear: delta(epsilon d/distance, d) <= delta for every d <= distance at which there are two inputs. As delta falls in
-        epsilon and is about all pairs up to d, one look delta(e(a), b) <= delta is enough for every d in a..b.
-        Conditions: a linear promise needs inputs that can be listed; real numbers between grid points are refused.
-        Numerics: lines and grids are first covered displacement by displacement, which is quick; each e(a) is rounded down.
+        The certifying bound may differ between distances.
+
+        Statement: let e(d) = epsilon d/distance. A linear guarantee holds if delta(e(d), d) <=
+        delta for every d <= distance at which there are two inputs. The function delta(e, d)
+        decreases as e grows and covers all pairs up to d, so one evaluation delta(e(a), b) <= delta
+        is enough for every d in a..b.
+        Conditions: a linear guarantee needs inputs that can be listed; real numbers between grid
+        points are refused.
+        Numerics: lines and grids are first covered displacement by displacement, which is fast;
+        each e(a) is rounded down.
         """
-        epsilon, delta, reach = checked_epsilon(epsilon), checked_delta(delta), validate_distance(distance)
+        epsilon = checked_epsilon(epsilon)
+        delta = checked_delta(delta)
+        reach = validate_distance(distance)
         if (shifts := self._shifts) is not None:
             covered = shifts.profile.covers(epsilon, delta, reach, shape)
-            if covered or delta == 0.0:  # (one report alone is told exactly there)
+            # At delta 0 the profile of one report is exact on lines and grids.
+            if covered or delta == 0.0:
                 return covered
         if shape == "flat":
             return self.covers_at(epsilon, delta, reach)
         apart = distances_of(self.randomizer, reach)
 
         def passes(first: int, last: int) -> bool:
-            return self.covers_at(epsilon * min(1.0, apart[first] / reach) * (1.0 - 6e-16), delta, apart[last])
+            return self.covers_at(
+                epsilon * min(1.0, apart[first] / reach) * (1.0 - 6e-16), delta, apart[last]
+            )
 
         return every_block(len(apart), passes)
 
-    def nearly_covers(self, epsilon: float, delta: float, distance: float, shape: Shape = "linear") -> bool:
-        """Necessary for `covers` (but for a hair), and quick: the pairs that look worst within the distance and, if linear, close by."""
-        epsilon, delta, reach = checked_epsilon(epsilon), checked_delta(delta), validate_distance(distance)
+    def nearly_covers(
+        self, epsilon: float, delta: float, distance: float, shape: Shape = "linear"
+    ) -> bool:
+        """Check a condition that is necessary for `covers` up to rounding, quickly.
+
+        It uses the pairs that look worst within the distance and, if linear, at the smallest
+        distances.
+        """
+        epsilon = checked_epsilon(epsilon)
+        delta = checked_delta(delta)
+        reach = validate_distance(distance)
         if delta == 0.0:
             return self.covers(epsilon, delta, reach, shape)
-        if (shifts := self._shifts) is not None and shifts.profile.nearly_covers(epsilon, delta, reach, shape):
+        if (shifts := self._shifts) is not None and shifts.profile.nearly_covers(
+            epsilon, delta, reach, shape
+        ):
             return True
-        nearest = distances_of(self.randomizer, reach)[:2] if shape == "linear" else []  # (a step, and a diagonal one)
-        looks = [(epsilon * min(1.0, near_distance / reach), near_distance) for near_distance in nearest] + [(epsilon, reach)]
+        # On a grid the two smallest distances are one step and one diagonal step.
+        nearest = distances_of(self.randomizer, reach)[:2] if shape == "linear" else []
+        looks = [
+            (epsilon * min(1.0, near_distance / reach), near_distance) for near_distance in nearest
+        ] + [(epsilon, reach)]
         return all(self._nearly_at(total, delta, min(at, self.widest)) for total, at in looks)
 
     def decisive(self, epsilon: float, distance: float, shape: Shape = "linear") -> str:
-        """The bound that wins at the largest distance at which one report alone would not keep the promise."""
+        """Name the bound that decides at the largest distance where one report alone does not."""
         reach = validate_distance(distance)
-        for apart in reversed(distances_of(self.randomizer, reach) if shape == "linear" else [reach]):
+        if reach == 0.0:
+            return "local"
+        for apart in reversed(
+            distances_of(self.randomizer, reach) if shape == "linear" else [reach]
+        ):
             bound = self.delta_winner(epsilon * min(1.0, apart / reach), apart).bound
             if bound != "local":
                 return bound
         return "local"
 
     def covers_at(self, epsilon: float, delta: float, distance: float) -> bool:
-        """True only if one of the bounds certifies (epsilon, delta) for every pair up to the distance; cheap ones are tried first."""
-        epsilon, distance = checked_epsilon(epsilon), min(validate_distance(distance), self.widest)
-        if delta == 0.0 or self.exact is not None or distance == 0.0:
+        """Return True only if a bound certifies (epsilon, delta) for all pairs up to the distance.
+
+        Cheap bounds are evaluated first.
+        """
+        epsilon = checked_epsilon(epsilon)
+        distance = min(validate_distance(distance), self.widest)
+        if delta == 0.0 or distance == 0.0:
             return super().covers_at(epsilon, delta, distance)
         if epsilon >= self.pure(distance):
             return True
-        if (pair := self._clones(distance)) is not None and clones_delta(pair, self.users, epsilon) <= delta:
-            return True
-        if (others := self._full_law_pairs_at(distance)) is not None and others.covers(self.users, epsilon, delta):
-            return True
-        laws = self._pairs_at(distance)
-        if laws is not None:
-            return self._blanket_delta(laws, epsilon, delta).value <= delta
-        return (shifts := self._displaced) is not None and shifts.profile.covers(epsilon, delta, shifts.whole(distance), "flat")
+        return any(bound.covers(epsilon, delta) for bound in self._bounds_at(distance))
 
     def _nearly_at(self, epsilon: float, delta: float, distance: float) -> bool:
-        """Necessary for `covers_at`: each bound at the pair that looks worst to it."""
-        if self.exact is not None or epsilon >= self.pure(distance):
-            return self.covers_at(epsilon, delta, distance)
-        if (pair := self._clones(distance)) is not None and clones_delta(pair, self.users, epsilon) <= delta:
+        """Check a necessary condition of `covers_at`: each bound at its worst-looking pair."""
+        if epsilon >= self.pure(distance):
             return True
-        others = self._full_law_pairs_at(distance)
-        if isinstance(others, ListedPairs):  # a look at all of them is as quick
-            return self.covers_at(epsilon, delta, distance)
-        if others is not None and others.nearly_covers(self.users, epsilon, delta):
-            return True
-        laws = self._pairs_at(distance)
-        if laws is None:
-            return False  # (displacements were looked at before)
-        if isinstance(laws, PairScan):
-            law = laws.law(_first(laws.ranked(math.exp(min(epsilon, 700.0))))[0])
-            return delta_bracket(law, self.users, epsilon, directions="forward", relative=SEARCH_TOLERANCE).upper <= delta
-        return not laws or delta_bracket(laws[0], self.users, epsilon, relative=SEARCH_TOLERANCE).upper <= delta
-
-    def _displaced_epsilon(self, shifts: DisplacementLaws, delta: float, distance: float, enough: float) -> BoundResult:
-        """By one law for each displacement, or inf if that cannot beat `enough`."""
-        whole_distance = shifts.whole(distance)
-        loses = shifts.profile.delta(enough * WIN_RATIO, whole_distance) > delta
-        return BoundResult(math.inf if loses else never_small(shifts.profile.epsilon(delta, whole_distance)), "blanket", "contour")
-
-    def _blanket_loses(self, laws: BlanketPairs, delta: float, epsilon: float) -> bool:
-        """Whether the blanket expression of some pair certainly exceeds delta at (a hair less than) this epsilon."""
-        tried_laws = [laws.law(_first(laws.ranked(1.0))[0])] if isinstance(laws, PairScan) else laws
-        return any(delta_bracket(law, self.users, epsilon * WIN_RATIO, relative=0.05).lower > delta for law in tried_laws)
-
-    def _blanket_epsilon(self, laws: BlanketPairs, delta: float) -> BoundResult:
-        relative = self._relative
-        if isinstance(laws, PairScan):
-            return self._scanned_epsilon(laws, delta, relative)
-        worst, slowest = 0.0, laws[0] if laws else None
-        for law in laws:
-            if worst > 0.0 and delta_bracket(law, self.users, worst, relative=relative).upper <= delta:
-                continue  # it passes where another one just does
-            value = never_small(epsilon_upper(law, self.users, delta, relative=relative))
-            if not value <= worst:
-                worst, slowest = value, law
-        if slowest is None:
-            return BoundResult(0.0, "blanket", "local")
-        shown = delta_bracket(slowest, self.users, worst * (1.0 - 1e-12), relative=0.5).evaluator
-        return BoundResult(worst, shown if shown == "local" else "blanket", shown)
-
-    def _scanned_epsilon(self, scan: PairScan, delta: float, relative: float) -> BoundResult:
-        """epsilon of the pair that looks worst; then every pair is dominated by one that passes there, passes, or takes over.
-
-        delta of a pair falls in epsilon, so what passed or was dominated at a smaller epsilon still passes at a larger one.
-        """
-        slowest, _ = _first(scan.ranked(1.0))
-        worst = never_small(epsilon_upper(self._law(scan, slowest), self.users, delta, directions="forward", relative=relative))
-        growth = math.exp(min(worst, 700.0))
-        left, tries = scan.survivors(scan.ranked(growth), slowest, growth), MAX_CHAMPIONS
-        while len(left):
-            pair, left = _first(left)
-            if self._rough(scan, pair, worst) <= delta:
-                if tries > 0:  # it passes, and so does what it dominates; worth a look as long as that is much
-                    before, left = len(left), scan.survivors(left, pair, growth)
-                    tries -= len(left) > 0.98 * before
-                continue
-            law = self._law(scan, pair)
-            if delta_bracket(law, self.users, worst, directions="forward", relative=relative).upper <= delta:
-                left = scan.survivors(left, pair, growth)
-                continue
-            value = never_small(epsilon_upper(law, self.users, delta, directions="forward", relative=relative))
-            if not value <= worst:
-                worst, slowest, growth = value, pair, math.exp(min(value, 700.0))
-                left = scan.survivors(left, pair, growth)
-        law = self._law(scan, slowest)
-        shown = delta_bracket(law, self.users, worst * (1.0 - 1e-12), directions="forward", relative=0.5).evaluator
-        return BoundResult(worst, shown if shown == "local" else "blanket", shown)
-
-
-def _first(pairs: Pairs) -> tuple[Pair, Pairs]:
-    return (int(pairs[0, 0]), int(pairs[0, 1])), pairs[1:]
+        listed = False
+        for bound in self._bounds_at(distance):
+            listed |= isinstance(bound, FullLawBound) and isinstance(bound.pairs, ListedPairs)
+            # With few pairs, `covers` is as quick as this check.
+            passes = bound.covers if listed else bound.nearly_covers
+            if passes(epsilon, delta):
+                return True
+        return False

@@ -1,4 +1,10 @@
-"""Which pairs of inputs matter: of thousands of pairs of a channel, those that no other pair dominates in convex order."""
+"""Selection of the pairs of a channel that no other pair dominates in convex order.
+
+For a pair (a, b) let K_a and K_b be the laws of the reports of the two inputs, w the blanket (the
+pointwise minimum of all laws of the channel) and e = e^epsilon. The blanket bound of the pair is
+determined by the random variable G, which has the value (K_a(y) - e K_b(y))/w(y) with probability
+w(y) for every report y, and the value 0 otherwise. (x)_+ means max(x, 0).
+"""
 
 from __future__ import annotations
 
@@ -18,7 +24,7 @@ Pair = tuple[int, int]
 class PairScan:
     """The ordered pairs of a channel, all over the blanket that every row contains.
 
-    Conditions: no report that some rows have and others do not (`covered`).
+    Conditions: each report is possible for every row or for no row (`covered`).
     """
 
     def __init__(self, rows: Floats, pairs: Sequence[Pair]) -> None:
@@ -26,10 +32,17 @@ class PairScan:
         support = rows.max(axis=0) > 0.0
         self.rows = np.ascontiguousarray(rows[:, support])
         self.blanket = self.rows.min(axis=0)
-        last, known = len(rows) - 1, set(pairs)
-        # Mirrored pairs have the same laws, the reports renamed.
+        last = len(rows) - 1
+        known = set(pairs)
+        # Mirrored pairs have the same laws with renamed reports.
         self.pairs: Pairs = np.array(
-            [(a, b) for a, b in pairs if not mirrored or (a, b) <= (last - a, last - b) or (last - a, last - b) not in known],
+            [
+                (a, b)
+                for a, b in pairs
+                if not mirrored
+                or (a, b) <= (last - a, last - b)
+                or (last - a, last - b) not in known
+            ],
             dtype=np.int64,
         ).reshape(-1, 2)
 
@@ -38,7 +51,7 @@ class PairScan:
         return bool(np.all(self.blanket > MIN_MASS))
 
     def law(self, pair: Pair) -> BlanketLaw:
-        """The pair over the blanket of all rows."""
+        """Return the law of the pair over the blanket of all rows."""
         return BlanketLaw(self.blanket, self.rows[pair[0]], self.rows[pair[1]])
 
     @cached_property
@@ -48,22 +61,36 @@ class PairScan:
         return products
 
     def ranked(self, growth: float) -> Pairs:
-        """The pairs, those with the largest variance of G first."""
+        """Return the pairs in descending order of the variance of G."""
         norms = np.diag(self._gram)
         spread = norms[:, None] + growth * growth * norms[None, :] - 2.0 * growth * self._gram
-        return np.asarray(self.pairs[np.argsort(-spread[self.pairs[:, 0], self.pairs[:, 1]], kind="stable")])
+        return np.asarray(
+            self.pairs[np.argsort(-spread[self.pairs[:, 0], self.pairs[:, 1]], kind="stable")]
+        )
 
     @theorem("metricshuffle", "dominated pairs of a channel")
     def survivors(self, pairs: Pairs, champion: Pair, growth: float) -> Pairs:
-        """The pairs whose G is not certainly below the champion's in convex order, at e = growth; the others have a smaller delta.
+        """Return the pairs that the champion does not certainly dominate at e = growth.
 
-        Statement: E G = 1 - e for every pair, so G <= G' in convex order if E(G-t)_+ <= E(G'-t)_+ for all t; E(G'-t)_+ is
-        linear between the values of G' and the other side convex, so its values decide. Convex order passes to sums of
-        independent copies, and (.)_+ is convex, so delta is below the champion's at this e for any number of users.
-        Numerics: compared are E(t-G)_+ below the mean and E(G-t)_+ above, where they are small; at and beyond the extreme values
-        of G' these must be extreme for both. Everything must hold by more than the rounding error.
+        Pairs whose G is below the champion's in convex order have a smaller delta.
+
+        Statement: let G be the variable of a pair and G' that of the champion (see the module). E G
+        = 1 - e for every pair, so G <= G' in convex order if E(G-t)_+ <= E(G'-t)_+ for all t. As a
+        function of t, E(G'-t)_+ is linear between the values of G', and E(G-t)_+ is convex, so it
+        is enough to compare them at the values of G'. Convex order is preserved by sums of
+        independent copies, and (.)_+ is convex, so the delta of the pair is below the champion's at
+        this e for any number of users.
+        Numerics: E(t-G)_+ is compared for t below the mean and E(G-t)_+ for t above, where each is
+        small. At and beyond the extreme values of G', the values of G must not be more extreme than
+        those of G'. Every inequality must hold by more than the rounding error.
         """
         from metricshuffle.amplification import _pair_kernels as kernels
 
-        left = kernels.undominated(self.rows, self.blanket, np.ascontiguousarray(pairs), np.array(champion, dtype=np.int64), growth)
+        left = kernels.undominated(
+            self.rows,
+            self.blanket,
+            np.ascontiguousarray(pairs),
+            np.array(champion, dtype=np.int64),
+            growth,
+        )
         return np.asarray(pairs[left])

@@ -1,4 +1,4 @@
-"""The other way round: from the epsilon that is wanted to the largest local epsilon, or the fewest people, that certainly keep it."""
+"""Inverse questions: the largest local epsilon, or the fewest people, for a given epsilon."""
 
 from __future__ import annotations
 
@@ -22,27 +22,34 @@ from metricshuffle.randomizers.randomizer import Randomizer
 Member = Randomizer | RandomTask | GenericLDP
 Family = Callable[[float], Member]
 Answers = Callable[[float, float | None], Amplification]
-"""(local epsilon, rate or users; how closely things are evaluated) -> both bounds."""
+"""Function from (local epsilon, rate or users; relative tolerance) to both bounds."""
 
-MIN_STRENGTH, MAX_STRENGTH = 1e-9, 1e6
-"""Strengths beyond these are not looked at."""
+MIN_STRENGTH = 1e-9
+MAX_STRENGTH = 1e6
+"""Strengths outside MIN_STRENGTH..MAX_STRENGTH are not considered."""
 MAX_USERS = 10**13
-MANY_USERS, MANY_USERS_TOLERANCE = 10**9, 1e-4  # with more users an answer to all digits may take seconds
+MANY_USERS = 10**9
+MANY_USERS_TOLERANCE = 1e-4  # with many users an answer to all digits may take seconds
 STRENGTH_DIGITS = 5
-"""A strength that is returned is a decimal of so many digits, and it is this decimal that was certified."""
-STEERING_TOLERANCE = 3e-3  # how closely a search is steered before it is near
-BRACKET_TOLERANCE = 5e-3  # ... and how wide a bracket is left by then
-USERS_TOLERANCE = 1e-6  # whole numbers up to a million are told from their neighbours, others this closely
+"""Number of decimal digits of a returned strength; the strength so rounded was certified."""
+STEERING_TOLERANCE = 3e-3  # relative, of evaluations in the first, rough part of a search
+BRACKET_TOLERANCE = 5e-3  # log width of the bracket that the rough part leaves
+# Relative tolerance of numbers of people; numbers up to a million are exact.
+USERS_TOLERANCE = 1e-6
 START_STRENGTHS = tuple(10.0**power for power in (0, 1, -1, 2, -2, 3, -3, 4, -4, 5, -5, 6, -6))
-MAX_STEP_FACTOR, MAX_STEPS = 16.0, 60  # a step of a search, as a factor; how many there are
-NOT_CERTIFIED_TEXT = "a number of people that looked enough could not be certified; ask for a larger epsilon."
+MAX_STEP_FACTOR = 16.0
+MAX_STEPS = 60
+NOT_CERTIFIED_TEXT = (
+    "a number of people that seemed enough could not be certified; ask for a larger epsilon."
+)
 
 
 @dataclass(frozen=True)
 class InverseAnswer(Band, ABC):
-    """What keeps (`epsilon`, `delta`) for inputs up to `distance` apart: one end is certified to, the other is where it is known not to.
+    """A threshold for (`epsilon`, `delta`), for inputs up to `distance` apart.
 
-    `at` is the band at the certified end: its `upper` is at most `epsilon`.
+    At one end the guarantee is certified, at the other it is known to fail. The certified epsilon
+    of `answer` is at most `epsilon`.
     """
 
     epsilon: float = 0.0
@@ -51,16 +58,19 @@ class InverseAnswer(Band, ABC):
     answer: Amplification = field(kw_only=True)
     """Both bounds at the certified end."""
     refuted: Amplification | None = field(default=None, kw_only=True)
-    """Both bounds where a data set is known to give away more; None if there is no such place."""
+    """Both bounds at the refuted end, where a data set reveals more; None without such an end."""
 
     @abstractmethod
     def explain(self) -> str:
-        """The answer in two sentences."""
+        """Explain the answer in two sentences."""
 
     @property
     def _wanted(self) -> str:
         pairs = self.answer.pairs_at(self.distance)
-        return f"hide {pairs} at epsilon {format_epsilon(self.epsilon)}, delta {format_delta(self.delta)}"
+        return (
+            f"hide {pairs} at epsilon {format_epsilon(self.epsilon)}, delta "
+            f"{format_delta(self.delta)}"
+        )
 
     @property
     def _certificate(self) -> str:
@@ -69,29 +79,37 @@ class InverseAnswer(Band, ABC):
 
     @property
     def _how(self) -> str:
-        """Which data set gives away more."""
-        witness = None if self.refuted is None else self.refuted.delta(self.epsilon, self.distance).attained
+        witness = (
+            None
+            if self.refuted is None
+            else self.refuted.delta(self.epsilon, self.distance).attained
+        )
         return "" if witness is None else f": {witness.words}"
 
 
 @dataclass(frozen=True)
 class LargestStrength(InverseAnswer):
-    """`lower` is certified; at `upper` some data set certainly gives away more (inf: no such place was found).
+    """`lower` is certified; at `upper` some data set certainly reveals more (inf: none was found).
 
-    The divergence of shuffled reports rises with the strength of a family whose weaker members are the stronger ones, randomized again
-    (k-ary randomized response, say): then nothing from `upper` on is possible. For other families that is not claimed.
+    In some families, such as k-ary randomized response, a weaker member is a stronger member whose
+    report is randomized again. The divergence of shuffled reports then rises with the strength, so
+    no strength from `upper` on meets the target. For other families this is not claimed.
     """
 
     name: str = "local epsilon"
 
     @property
     def certified(self) -> float:
+        """The certified strength, `lower`."""
         return self.lower
 
     def explain(self) -> str:
         people = f"the {self.answer.users:,} shuffled reports of honest people"
         over = "" if self.answer.rounds == 1 else f" over {self.answer.rounds} rounds together"
-        text = f"At {self.name} {self.lower:.{STRENGTH_DIGITS}g} {people}{over} certainly {self._wanted} ({self._certificate})."
+        text = (
+            f"At {self.name} {self.lower:.{STRENGTH_DIGITS}g} {people}{over} certainly "
+            f"{self._wanted} ({self._certificate})."
+        )
         if math.isinf(self.upper):
             return f"{text} No larger one was found at which they certainly do not."
         return f"{text} At {self.name} {self.upper:.{STRENGTH_DIGITS}g} they do not{self._how}."
@@ -101,20 +119,27 @@ class LargestStrength(InverseAnswer):
 class FewestUsers(InverseAnswer):
     """`upper` honest people are certified to be enough; fewer than `lower` certainly are not.
 
-    One more honest report never shows more: whoever sees the shuffled reports of n people can add a report and shuffle again. So
-    what holds for n people holds for more, and what fails for n fails for fewer.
+    One more honest report never reveals more: an observer of the shuffled reports of n people can
+    add a report and shuffle again. So a guarantee that holds for n people holds for more people,
+    and a guarantee that fails for n people fails for fewer.
     """
 
     @property
     def certified(self) -> int:
+        """The certified number of honest people, `upper`."""
         return int(self.upper)
 
     def explain(self) -> str:
-        enough, needed = self.certified, int(self.lower)
+        enough = self.certified
+        needed = int(self.lower)
         over = "" if self.answer.rounds == 1 else f", reporting {self.answer.rounds} times each,"
         people = f"{enough:,} honest {'person' if enough == 1 else 'people'}{over}"
         text = f"{people} certainly {self._wanted} ({self._certificate})."
-        return f"{text} Fewer than {needed:,} do not{self._how}." if needed > 1 else f"{text} How few may do is not known."
+        return (
+            f"{text} Fewer than {needed:,} do not{self._how}."
+            if needed > 1
+            else f"{text} No lower limit is known."
+        )
 
 
 def largest_local_epsilon(
@@ -127,10 +152,13 @@ def largest_local_epsilon(
     distance: float | None = None,
     rounds: int = 1,
 ) -> LargestStrength:
-    """The largest local epsilon (or rate) at which the shuffled reports of `users` people certainly keep (epsilon, delta).
+    """Find the largest certified local epsilon (or rate) for (epsilon, delta) after shuffling.
 
-    `family` makes a randomizer from its privacy parameter, such as `lambda local: KaryRandomizedResponse(10, local)`: the local epsilon
-    of any two values, or the rate per unit where there is a metric. `distance` is how far apart the two inputs may be (default: any two).
+    Args:
+        family: Makes a randomizer from its privacy parameter, such as `lambda local:
+            KaryRandomizedResponse(10, local)`: the local epsilon of any two values, or the rate per
+            unit if there is a metric.
+        distance: Largest distance of the two inputs (default: any two).
     """
 
     def answers(strength: float, relative: float | None) -> Amplification:
@@ -139,79 +167,152 @@ def largest_local_epsilon(
     return largest_strength(answers, epsilon, delta, distance, users=users)
 
 
-def fewest_users(randomizer: Member, epsilon: float, delta: float, *, distance: float | None = None, rounds: int = 1) -> FewestUsers:
-    """The fewest honest people whose shuffled reports certainly keep (epsilon, delta) for inputs up to `distance` apart."""
-    return fewest(lambda users, relative: amplify(randomizer, int(users), rounds=rounds, relative=relative), epsilon, delta, distance)
+def fewest_users(
+    randomizer: Member,
+    epsilon: float,
+    delta: float,
+    *,
+    distance: float | None = None,
+    rounds: int = 1,
+) -> FewestUsers:
+    """Find the fewest honest people whose shuffled reports are certified for (epsilon, delta).
+
+    The guarantee is for inputs up to `distance` apart (default: any two).
+    """
+    return fewest(
+        lambda users, relative: amplify(randomizer, int(users), rounds=rounds, relative=relative),
+        epsilon,
+        delta,
+        distance,
+    )
 
 
 def largest_strength(
-    answers: Answers, epsilon: float, delta: float, distance: float | None, name: str = "local epsilon", *, users: int
+    answers: Answers,
+    epsilon: float,
+    delta: float,
+    distance: float | None,
+    name: str = "local epsilon",
+    *,
+    users: int,
 ) -> LargestStrength:
-    """The same for anything that has both bounds at every strength; what cannot be made or certified counts as too strong."""
-    search = _Search(answers, checked_epsilon(epsilon), checked_delta(delta), distance, users=checked_users(users))
+    """Find the largest certified strength of anything that has both bounds at every strength.
+
+    Strengths that cannot be constructed or certified count as too strong.
+    """
+    search = _InverseSearch(
+        answers,
+        checked_epsilon(epsilon),
+        checked_delta(delta),
+        distance,
+        users=checked_users(users),
+    )
     guess = search.near(search.start(), rising=True)
     passing = None if guess is None else search.strongest_from(guess)
     if passing is None:
         raise InputError(
-            f"no {name} down to {search.weakest:.2g} is certified to hide these inputs at epsilon {format_epsilon(epsilon)}, "
-            f"delta {format_delta(delta)}; allow a larger epsilon or delta, or count on more people."
+            f"no {name} down to {search.weakest:.2g} is certified to hide these inputs at "
+            f"epsilon {format_epsilon(epsilon)}, "
+            f"delta {format_delta(delta)}; allow a larger epsilon or delta, or count on "
+            "more people."
         )
     failing = search.find_refuted_above(passing)
     return LargestStrength(
-        passing, failing, epsilon, delta, distance, name,
-        answer=search.at(passing), refuted=search.at(failing) if failing < math.inf else None,
-    )  # fmt: skip
+        passing,
+        failing,
+        epsilon,
+        delta,
+        distance,
+        name,
+        answer=search.at(passing),
+        refuted=search.at(failing) if failing < math.inf else None,
+    )
 
 
 def fewest(answers: Answers, epsilon: float, delta: float, distance: float | None) -> FewestUsers:
-    """The same for anything that has both bounds for every number of honest people."""
-    search = _Search(answers, checked_epsilon(epsilon), checked_delta(delta), distance)
-    search.at(1.0).far(distance)  # or a sentence
+    """Find the fewest honest people for anything that has both bounds for every number of them."""
+    search = _InverseSearch(answers, checked_epsilon(epsilon), checked_delta(delta), distance)
+    search.at(1.0).far(distance)  # raises if the distance is invalid
     guess = 1.0 if search.certified(1.0) else search.near(1000.0, rising=False)
     if guess is None:
         largest = search.at(float(MAX_USERS))
         sure = largest.lower.delta(epsilon, largest.far(distance)) > delta
         enough = "enough" if sure else "certified to be enough"
         raise InputError(
-            f"no number of honest people up to {MAX_USERS:.0e} is {enough} to hide these inputs at epsilon {format_epsilon(epsilon)}, "
-            f"delta {format_delta(delta)}; allow a larger epsilon or delta, or a smaller local epsilon."
+            f"no number of honest people up to {MAX_USERS:.0e} is {enough} to hide these "
+            f"inputs at epsilon {format_epsilon(epsilon)}, "
+            f"delta {format_delta(delta)}; allow a larger epsilon or delta, or a smaller "
+            "local epsilon."
         )
-    count, step = search.fewest_from(int(guess)), 1
+    count = search.fewest_from(int(guess))
+    step = 1
     while not search.confirmed(count):
         if count == MAX_USERS:
             raise NotCertified(NOT_CERTIFIED_TEXT)
-        count, step = min(count + step, MAX_USERS), 4 * step
+        count = min(count + step, MAX_USERS)
+        step = 4 * step
     needed = search.needed_below(count)
     return FewestUsers(
-        needed, count, epsilon, delta, distance, answer=search.at(count), refuted=search.at(needed - 1) if needed > 1 else None
+        needed,
+        count,
+        epsilon,
+        delta,
+        distance,
+        answer=search.at(count),
+        refuted=search.at(needed - 1) if needed > 1 else None,
     )
 
 
 def _decimal(value: float, towards: str) -> float:
-    """The nearest decimal of STRENGTH_DIGITS digits to one side."""
+    """Round to a decimal of STRENGTH_DIGITS digits, in the given direction."""
     exact = Decimal(repr(value))
-    return float(exact.quantize(Decimal(1).scaleb(exact.adjusted() - STRENGTH_DIGITS + 1), rounding=towards))
+    return float(
+        exact.quantize(Decimal(1).scaleb(exact.adjusted() - STRENGTH_DIGITS + 1), rounding=towards)
+    )
 
 
-class _Search:
-    """Where the certified epsilon crosses the one that is wanted. A bound is smooth in the logarithms, so that secants find it."""
+class _InverseSearch:
+    """Search for the value at which the certified epsilon crosses the target.
 
-    def __init__(self, answers: Answers, epsilon: float, delta: float, distance: float | None, *, users: int = 0) -> None:
-        """`users`: how many report; 0 if that is what is looked for, in whole numbers."""
+    Bounds are smooth on logarithmic scales, so secants find it.
+    """
+
+    def __init__(
+        self,
+        answers: Answers,
+        epsilon: float,
+        delta: float,
+        distance: float | None,
+        *,
+        users: int = 0,
+    ) -> None:
+        """Start a search with `users` people, or for the number of people if it is 0."""
         if not 0.0 < epsilon < FARTHEST_EPSILON:
-            raise InputError(f"the epsilon that is wanted must be a finite number > 0, got {epsilon!r}.")
-        self.answers, self.epsilon, self.delta, self.distance, self.users = answers, epsilon, delta, distance, users
+            raise InputError(f"the target epsilon must be a finite number > 0, got {epsilon!r}.")
+        self.answers = answers
+        self.epsilon = epsilon
+        self.delta = delta
+        self.distance = distance
+        self.users = users
         self.weakest = MAX_STRENGTH
         self._known: dict[float, Amplification] = {}
 
     def at(self, value: float) -> Amplification:
-        """As closely as `amplify` answers if nothing else is said, or nearly so where that takes seconds."""
+        """Return the answer with the default tolerance of `amplify`.
+
+        A slightly larger tolerance is used where the default one would take seconds.
+        """
         if value not in self._known:
-            self._known[value] = self.answers(value, None if (self.users or value) <= MANY_USERS else MANY_USERS_TOLERANCE)
+            self._known[value] = self.answers(
+                value, None if (self.users or value) <= MANY_USERS else MANY_USERS_TOLERANCE
+            )
         return self._known[value]
 
     def start(self) -> float:
-        """A strength that can be made at all; what is wrong with the distance, or with every member, is told."""
+        """Return a strength that can be constructed.
+
+        Raises the error of the first attempt if all fail, and InputError for an invalid distance.
+        """
         first: Exception | None = None
         for strength in START_STRENGTHS:
             try:
@@ -233,13 +334,13 @@ class _Search:
             return False
 
     def confirmed(self, value: float) -> bool:
-        """Whether `amplify` itself, asked for nothing but this, says so: what is returned can be asked again."""
+        """Return whether `amplify` with its default tolerance certifies this value."""
         if (self.users or value) > MANY_USERS:
             self._known[value] = self.answers(value, None)
         return self.certified(value)
 
     def refuted(self, value: float) -> bool:
-        """Whether a data set certainly gives away more; a strength that cannot be made gives away nothing."""
+        """Return whether a data set certainly reveals more; False if it cannot be constructed."""
         try:
             with np.errstate(all="ignore"):  # what overflows is not certified
                 answer = self.at(value)
@@ -248,9 +349,14 @@ class _Search:
             return False
 
     def near(self, start: float, *, rising: bool) -> float | None:
-        """A value next to the crossing, from rough evaluations; None if nothing up to the limits passes. It only steers."""
+        """Return a value near the crossing from rough evaluations, only to steer the search.
+
+        None if no value up to the limits passes.
+        """
         low, high = (MIN_STRENGTH, MAX_STRENGTH) if rising else (1.0, float(MAX_USERS))
-        passing, failing, before = math.nan, math.nan, (math.nan, math.nan)
+        passing = math.nan
+        failing = math.nan
+        before = (math.nan, math.nan)
         value = start
         for _ in range(MAX_STEPS):
             excess = self._excess(value)
@@ -263,19 +369,34 @@ class _Search:
                 return None
             if abs(math.log(passing / failing)) <= BRACKET_TOLERANCE:
                 break
-            value, before = self._next(value, excess, before, passing, failing, rising), (value, excess)
+            value, before = (
+                self._next(value, excess, before, passing, failing, rising),
+                (value, excess),
+            )
             value = min(max(value, low), high)
         return passing if passing == passing else None
 
-    def _next(self, value: float, excess: float, before: tuple[float, float], passing: float, failing: float, rising: bool) -> float:
-        """By the secant of the last two values, not farther than MAX_STEP_FACTOR, and inside the bracket if there is one."""
+    def _next(
+        self,
+        value: float,
+        excess: float,
+        before: tuple[float, float],
+        passing: float,
+        failing: float,
+        rising: bool,
+    ) -> float:
+        """Return the secant's next value, within MAX_STEP_FACTOR and inside any bracket."""
         sign = 1.0 if rising else -1.0
         slope = sign * (1.0 if rising else 0.5)
         if math.isfinite(excess) and math.isfinite(before[1]) and value != before[0]:
             secant = (excess - before[1]) / math.log(value / before[0])
             slope = secant if 0.05 < sign * secant < 20.0 else slope
-        step = -excess / slope if math.isfinite(excess) else -sign * math.copysign(math.log(MAX_STEP_FACTOR), excess)
-        step += math.copysign(0.4 * BRACKET_TOLERANCE, step)  # just across
+        step = (
+            -excess / slope
+            if math.isfinite(excess)
+            else -sign * math.copysign(math.log(MAX_STEP_FACTOR), excess)
+        )
+        step += math.copysign(0.4 * BRACKET_TOLERANCE, step)  # just across the root
         step = max(-math.log(MAX_STEP_FACTOR), min(step, math.log(MAX_STEP_FACTOR)))
         wanted = value * math.exp(step)
         if not math.isnan(passing) and not math.isnan(failing):
@@ -285,42 +406,61 @@ class _Search:
         return float(round(wanted)) if not self.users else wanted
 
     def _excess(self, value: float) -> float:
-        """log(epsilon there / the one that is wanted), roughly; infinite if there is none."""
+        """Return about log(epsilon at value / target), infinite if epsilon is 0, inf or unknown."""
         try:
             with np.errstate(all="ignore"):  # what overflows is not certified
                 answer = self.answers(value, STEERING_TOLERANCE)
                 epsilon = answer.upper.epsilon(self.delta, answer.far(self.distance))
         except (InputError, NotCertified):
             return math.inf
-        return math.log(epsilon / self.epsilon) if 0.0 < epsilon < math.inf else math.inf if epsilon else -math.inf
+        return (
+            math.log(epsilon / self.epsilon)
+            if 0.0 < epsilon < math.inf
+            else math.inf
+            if epsilon
+            else -math.inf
+        )
 
     def strongest_from(self, guess: float) -> float | None:
-        """The largest decimal that was certified, next to a guess; None if none is."""
-        start, step = _decimal(guess, ROUND_FLOOR), 10.0 ** (1 - STRENGTH_DIGITS)
-        passing = first_certified(self.certified, start, MIN_STRENGTH, step=-step, growth=2.0, failing=math.inf).passing
-        passing = self.closest(_decimal(passing, ROUND_FLOOR)) if passing > MIN_STRENGTH else MIN_STRENGTH
+        """Return the largest certified decimal near a guess, or None."""
+        start = _decimal(guess, ROUND_FLOOR)
+        step = 10.0 ** (1 - STRENGTH_DIGITS)
+        passing = first_certified(
+            self.certified, start, MIN_STRENGTH, step=-step, growth=2.0, failing=math.inf
+        ).passing
+        passing = (
+            self.closest(_decimal(passing, ROUND_FLOOR)) if passing > MIN_STRENGTH else MIN_STRENGTH
+        )
         while passing >= MIN_STRENGTH and not self.confirmed(passing):
-            passing, step = _decimal(passing * (1.0 - step), ROUND_FLOOR), min(2.0 * step, 0.5)
+            passing = _decimal(passing * (1.0 - step), ROUND_FLOOR)
+            step = min(2.0 * step, 0.5)
         return passing if passing >= MIN_STRENGTH else None
 
     def closest(self, passing: float) -> float:
-        """From a decimal that passed upwards, in growing steps, and back: the last decimal that passed before one that did not."""
+        """Narrow the bracket between a passing and a failing decimal; return the passing end.
+
+        The search goes upwards from `passing` in growing steps to a decimal that fails, then back.
+        """
         unit = 10.0 ** (math.floor(math.log10(passing)) - STRENGTH_DIGITS + 1)
 
         def decimal(steps: int) -> float:
             return _decimal(passing + steps * unit * (1.0 + 1e-9), ROUND_FLOOR)
 
-        steps, farther = 0, 1
+        steps = 0
+        farther = 1
         while decimal(farther) <= MAX_STRENGTH and self.certified(decimal(farther)):
-            steps, farther = farther, 3 * farther
+            steps = farther
+            farther = 3 * farther
         return (
-            decimal(last_certified_integer(lambda place: self.certified(decimal(place)), farther, steps))
+            decimal(
+                last_certified_integer(lambda place: self.certified(decimal(place)), farther, steps)
+            )
             if steps or farther > 1
             else passing
         )
 
     def find_refuted_above(self, passing: float) -> float:
-        """A decimal above at which a data set certainly gives away more, the smallest that was found; inf if there is none."""
+        """Return the smallest decimal found above `passing` that a data set refutes, or inf."""
         factors = [1.0 + 10.0 ** (2 - STRENGTH_DIGITS) * 2.0**power for power in range(40)]
         before = passing
         for factor in factors:
@@ -333,15 +473,18 @@ class _Search:
         return math.inf
 
     def _narrow_bracket(self, before: float, value: float) -> float:
-        """Between a value that was not refuted and one that was, down to neighbouring decimals."""
+        """Bisect between an unrefuted and a refuted value, down to neighbouring decimals."""
         while (middle := _decimal(0.5 * (before + value), ROUND_CEILING)) < value:
             before, value = (before, middle) if self.refuted(middle) else (middle, value)
-            if before == middle and _decimal(0.5 * (before + value), ROUND_CEILING) in (before, value):
+            if before == middle and _decimal(0.5 * (before + value), ROUND_CEILING) in (
+                before,
+                value,
+            ):
                 break
         return value
 
     def fewest_from(self, guess: int) -> int:
-        """The fewest people that were certified to be enough, next to a guess."""
+        """Return the fewest people that were certified to be enough, near a guess."""
 
         def excess(value: float) -> float:
             try:
@@ -358,7 +501,7 @@ class _Search:
         return enough
 
     def needed_below(self, enough: int) -> int:
-        """One more than the most people who are known not to be enough."""
+        """Return one more than the largest number of people known not to be enough."""
 
         def excess(value: float) -> float:
             try:
@@ -367,17 +510,36 @@ class _Search:
                     delta = answer.lower.delta(self.epsilon, answer.far(self.distance))
             except (InputError, NotCertified):
                 return -math.inf
-            return _log_ratio(delta if delta >= 0.0 else 0.0, self.delta)  # (what is no number refutes nothing)
+            # A NaN refutes no number of people.
+            return _log_ratio(delta if delta >= 0.0 else 0.0, self.delta)
 
-        return self._crossing(excess, max(1, enough - max(1, math.floor(USERS_TOLERANCE * enough))), 8.0, enough)[0] + 1
+        return (
+            self._crossing(
+                excess, max(1, enough - max(1, math.floor(USERS_TOLERANCE * enough))), 8.0, enough
+            )[0]
+            + 1
+        )
 
-    def _crossing(self, excess: Callable[[float], float], start: int, slope: float, max_users: int | None = None) -> tuple[int, int | None]:
-        """The most people with an excess above 0, and the fewest with none: neighbours, or a millionth apart.
+    def _crossing(
+        self,
+        excess: Callable[[float], float],
+        start: int,
+        slope: float,
+        max_users: int | None = None,
+    ) -> tuple[int, int | None]:
+        """Return the most people found with an excess above 0 and the fewest found without one.
 
-        `excess` falls in the number of people, by about `slope` in the logarithms; `most` people are known to have none. Secants, a
-        little across the root and farther each time that it is not crossed; where they do not halve what is left, that is halved.
+        The two numbers are neighbours, or a millionth apart. `excess` decreases as the number of
+        people grows, by about `slope` on logarithmic scales; it is known not to exceed 0 for
+        `max_users` people. The search uses secants that end a little across the root, and farther
+        whenever the root is not crossed; where secants do not halve the bracket, it is bisected.
         """
-        below, above, value, before, sides, width = 0, max_users, start, (0, math.nan), 0, math.inf
+        below = 0
+        above = max_users
+        value = start
+        before = (0, math.nan)
+        sides = 0
+        width = math.inf
         for turn in range(MAX_STEPS):
             excess_there = excess(float(value))
             crossed = before[0] > 0 and (excess_there > 0.0) != (before[1] > 0.0)
@@ -389,10 +551,19 @@ class _Search:
             if before[0] and math.isfinite(excess_there) and math.isfinite(before[1]):
                 steepness = (before[1] - excess_there) / math.log(value / before[0])
                 slope = steepness if 0.02 < steepness < 1e3 else slope
-            step = excess_there / slope if math.isfinite(excess_there) else math.copysign(math.log(MAX_STEP_FACTOR), excess_there)
-            wanted = value * math.exp(max(-math.log(MAX_STEP_FACTOR), min(step, math.log(MAX_STEP_FACTOR))))
-            wanted += math.copysign(unit * (0.5 * 3.0**sides if turn else 0.5), excess_there if excess_there else -1.0)
-            before, last = (value, excess_there), MAX_USERS if above is None else above - 1
+            step = (
+                excess_there / slope
+                if math.isfinite(excess_there)
+                else math.copysign(math.log(MAX_STEP_FACTOR), excess_there)
+            )
+            wanted = value * math.exp(
+                max(-math.log(MAX_STEP_FACTOR), min(step, math.log(MAX_STEP_FACTOR)))
+            )
+            wanted += math.copysign(
+                unit * (0.5 * 3.0**sides if turn else 0.5), excess_there if excess_there else -1.0
+            )
+            before = (value, excess_there)
+            last = MAX_USERS if above is None else above - 1
             if turn % 3 == 2:
                 if above is not None and above - below > 0.5 * width:
                     wanted = 0.5 * (above + below)
@@ -402,7 +573,12 @@ class _Search:
 
 
 def _log_ratio(value: float, wanted: float) -> float:
-    """log(value / wanted), above 0 only if value > wanted; infinite if one of them is 0, or there is no number."""
+    """Return log(value / wanted), above 0 only if value > wanted.
+
+    It is infinite if one of them is 0 or value is NaN.
+    """
     if not value <= wanted:
-        return max(math.log(value / wanted), 1e-300) if wanted > 0.0 and value < math.inf else math.inf
+        return (
+            max(math.log(value / wanted), 1e-300) if wanted > 0.0 and value < math.inf else math.inf
+        )
     return min(0.0, math.log(value / wanted)) if value > 0.0 else -math.inf

@@ -1,4 +1,7 @@
-"""Several tasks at once: every user answers one of them, drawn at random, and says which."""
+"""Parallel composition: every user answers one task, drawn at random, and reports which one.
+
+K_a, K_b and K_x are the laws of the reports of the inputs a, b and x, and w is the blanket.
+"""
 
 from __future__ import annotations
 
@@ -20,30 +23,45 @@ from metricshuffle.privacy.profile import PrivacyProfile, checked_epsilon, valid
 from metricshuffle.randomizers.randomizer import Randomizer
 
 MAX_COMBINATIONS = 4096
-MAX_ENTRIES, MAX_TYPES = 4096, 64  # of a task's matrix; of a law of the others
+MAX_ENTRIES = 4096  # max entries of a task's matrix of laws
+MAX_TYPES = 64  # max number of types of a law of the others
 
 
 @dataclass(frozen=True)
 class LawsProfile(PrivacyProfile):
-    """What one report of some laws hides: 0 at distance 0, the same at every other."""
+    """Privacy profile of one report: delta is 0 at distance 0, and equal at all other distances."""
 
     laws: tuple[BlanketLaw, ...]
     bound: str = "exact"
 
     def pure(self, distance: float) -> float:
-        return max(max(law.pure, law.reversed.pure) for law in self.laws) if validate_distance(distance) else 0.0
+        return (
+            max(max(law.pure, law.reversed.pure) for law in self.laws)
+            if validate_distance(distance)
+            else 0.0
+        )
 
     def delta(self, epsilon: float, distance: float) -> float:
         epsilon = checked_epsilon(epsilon)
         if not validate_distance(distance):
             return 0.0
-        directions = (direction for law in self.laws for direction in (law, law.reversed) if epsilon < direction.pure)
-        return min(1.0, max((direction.atoms(epsilon).local for direction in directions), default=0.0))
+        directions = (
+            direction
+            for law in self.laws
+            for direction in (law, law.reversed)
+            if epsilon < direction.pure
+        )
+        return min(
+            1.0, max((direction.atoms(epsilon).local for direction in directions), default=0.0)
+        )
 
 
 @dataclass(frozen=True)
 class RandomTask:
-    """Task j with probability weights[j], whatever the user's values are; the report is tagged with j. Use `random_task`."""
+    """Each user answers task j with probability weights[j], independent of the user's values.
+
+    The report is tagged with j. Use `random_task` to create it.
+    """
 
     weights: tuple[float, ...]
     tasks: tuple[Randomizer, ...]
@@ -52,24 +70,37 @@ class RandomTask:
         if not self.tasks or len(self.tasks) != len(self.weights):
             raise InputError("parallel tasks need at least one (weight, randomizer).")
         if not all(isinstance(task, Randomizer) for task in self.tasks):
-            raise InputError("parallel tasks are pairs (weight, randomizer) with randomizers of this package.")
-        if not all(0.0 < weight <= 1.0 for weight in self.weights) or abs(math.fsum(self.weights) - 1.0) > 1e-9:
-            raise InputError(f"the weights of parallel tasks must be positive and sum to 1, got {math.fsum(self.weights)!r}.")
+            raise InputError(
+                "parallel tasks are pairs (weight, randomizer) with randomizers of this package."
+            )
+        if (
+            not all(0.0 < weight <= 1.0 for weight in self.weights)
+            or abs(math.fsum(self.weights) - 1.0) > 1e-9
+        ):
+            raise InputError(
+                "the weights of parallel tasks must be positive and sum to 1, got "
+                f"{math.fsum(self.weights)!r}."
+            )
 
     @property
     def diameter(self) -> float:
-        """How far apart two inputs can be: a list of values, one for each task, has no metric."""
+        """The largest distance of two inputs: a list of values, one per task, has no metric."""
         return 1.0
 
     @theorem("metricshuffle", "parallel composition")
     def _mixed(self, parts: tuple[BlanketLaw, ...]) -> BlanketLaw:
-        """Statement: the law of a tagged report is the mixture, so w, K_a and K_b of task j are scaled by its weight.
+        """Return the law of a tagged report.
 
+        Statement: the law of a tagged report is the mixture of the laws of the tasks, so w, K_a and
+        K_b of task j are multiplied by the weight of task j.
         Conditions: the weights are the same for all users and do not depend on the data.
         """
-        total = math.fsum(self.weights)  # (1 but for the digits that were written)
+        total = math.fsum(self.weights)  # 1 up to rounding
         scaled = [
-            [weight / total * np.asarray(getattr(part, name)) for weight, part in zip(self.weights, parts, strict=True)]
+            [
+                weight / total * np.asarray(getattr(part, name))
+                for weight, part in zip(self.weights, parts, strict=True)
+            ]
             for name in ("mass", "a", "b", "excess", "rounding")
         ]
         mass, a, b, excess, rounding = (np.concatenate(columns) for columns in scaled)
@@ -79,23 +110,36 @@ class RandomTask:
 
     @cached_property
     def laws(self) -> tuple[BlanketLaw, ...]:
-        """Every combination of pairs; in some of the tasks, but not in all, a and b may hold the same value."""
+        """Laws of every combination of one pair for each task.
+
+        In some of the tasks, but not in all, the two inputs a and b may be the same value.
+        """
         choices = []
         for task in self.tasks:
             pairs = list(itertools.islice(task.pairs(), MAX_COMBINATIONS + 1))
             different = [task.blanket(a, b) for a, b in pairs]
-            same = [BlanketLaw(law.mass, row, row, np.zeros(row.size)) for law in different for row in (law.a, law.b)]
+            same = [
+                BlanketLaw(law.mass, row, row, np.zeros(row.size))
+                for law in different
+                for row in (law.a, law.b)
+            ]
             choices.append([(law, True) for law in different] + [(law, False) for law in same])
         if math.prod(len(choice) for choice in choices) > MAX_COMBINATIONS:
-            raise NotCertified(f"these tasks have more than {MAX_COMBINATIONS:,} combinations of pairs; take fewer tasks or inputs.")
+            raise NotCertified(
+                f"these tasks have more than {MAX_COMBINATIONS:,} combinations of pairs; "
+                "take fewer tasks or inputs."
+            )
         return tuple(
-            self._mixed(tuple(law for law, _ in chosen)) for chosen in itertools.product(*choices) if any(differ for _, differ in chosen)
+            self._mixed(tuple(law for law, _ in chosen))
+            for chosen in itertools.product(*choices)
+            if any(differ for _, differ in chosen)
         )
 
     def others(self) -> list[InputClassLaws] | None:
-        """The same combinations with the laws of the others: one type for every combination of the tasks' types; None if that is many.
+        """Return the combinations of `laws` with the laws of the others; None if they are too many.
 
-        The law of (K_a/K_x, K_b/K_x) under K_x is the mixture over the tasks, x an input of each.
+        There is one type for every combination of the tasks' types. The law of (K_a/K_x, K_b/K_x)
+        under K_x is the mixture over the tasks, where x consists of one input for each task.
         """
         choices = []
         for task in self.tasks:
@@ -103,26 +147,50 @@ class RandomTask:
                 return None
             rows = task.rows()
             task_laws = [InputClassLaws.from_rows(rows, a, b) for a, b in task.pairs()]
-            same = [[law._replace(b=law.a, excess=0.0 * law.a, rounding=0.0 * law.a) for law in ordered_laws.types]
-                    for laws in task_laws for ordered_laws in (laws, laws.reversed)]  # fmt: skip
+            same = [
+                [
+                    law._replace(b=law.a, excess=0.0 * law.a, rounding=0.0 * law.a)
+                    for law in ordered_laws.types
+                ]
+                for laws in task_laws
+                for ordered_laws in (laws, laws.reversed)
+            ]
             choices.append(
-                [(laws.types, laws.blanket, True) for laws in task_laws] + [(types, task_laws[0].blanket, False) for types in same]
+                [(laws.types, laws.blanket, True) for laws in task_laws]
+                + [(types, task_laws[0].blanket, False) for types in same]
             )
         if math.prod(len(types) for choice in choices for types, _, _ in choice[:1]) > MAX_TYPES:
             return None
-        return [self._combine_tasks(chosen) for chosen in itertools.product(*choices) if any(differ for _, _, differ in chosen)]
+        return [
+            self._combine_tasks(chosen)
+            for chosen in itertools.product(*choices)
+            if any(differ for _, _, differ in chosen)
+        ]
 
-    def _combine_tasks(self, chosen: tuple[tuple[list[InputClassLaw], float, bool], ...]) -> InputClassLaws:
+    def _combine_tasks(
+        self, chosen: tuple[tuple[list[InputClassLaw], float, bool], ...]
+    ) -> InputClassLaws:
         total = math.fsum(self.weights)
         shares = [weight / total for weight in self.weights]
 
         def mixed(columns: tuple[Floats, ...]) -> Floats:
-            return np.concatenate([share * column for share, column in zip(shares, columns, strict=True)])
+            return np.concatenate(
+                [share * column for share, column in zip(shares, columns, strict=True)]
+            )
 
         every = itertools.product(*(types for types, _, _ in chosen))
-        types = [InputClassLaw(*(mixed(columns) for columns in zip(*parts, strict=True))) for parts in every]
+        types = [
+            InputClassLaw(*(mixed(columns) for columns in zip(*parts, strict=True)))
+            for parts in every
+        ]
         return InputClassLaws.of(
-            types, round_down(math.fsum(share * task_type[1] for share, task_type in zip(shares, chosen, strict=True)), 16)
+            types,
+            round_down(
+                math.fsum(
+                    share * task_type[1] for share, task_type in zip(shares, chosen, strict=True)
+                ),
+                16,
+            ),
         )
 
     def blankets(self, distance: float = math.inf) -> list[BlanketLaw]:
@@ -133,5 +201,8 @@ class RandomTask:
 
 
 def random_task(tasks: Sequence[tuple[float, Randomizer]]) -> RandomTask:
-    """Users who each answer one of several tasks, chosen with these probabilities: give it to `amplify`."""
+    """Create the mechanism in which users answer one task, chosen with these probabilities.
+
+    Pass it to `amplify`.
+    """
     return RandomTask(tuple(float(weight) for weight, _ in tasks), tuple(task for _, task in tasks))

@@ -1,4 +1,4 @@
-"""Pairs of real numbers up to a distance, for randomizers that round them at random to a grid: more than the pairs of grid points."""
+"""Pairs of real numbers up to a distance, for randomizers that round at random to a grid."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from metricshuffle.randomizers.randomizer import Pair, has_law_of
 from metricshuffle.randomizers.witch_hat import WitchHat
 
 RealLine = LaplaceOnInterval | WitchHat
-STEP_TOLERANCE = 1e-12  # a distance this close to whole steps (relative) is one that was rounded
+STEP_TOLERANCE = 1e-12  # relative; a distance this close to whole steps counts as whole steps
 
 
 def steps_within(line: RealLine, distance: float) -> tuple[int, float]:
-    """The distance in steps, as whole steps and what is left."""
+    """Return the distance in steps, as whole steps and a remainder."""
     steps = validate_distance(distance) / line.step
     whole = round(steps)
     if abs(steps - whole) <= STEP_TOLERANCE * max(steps, 1.0):
@@ -29,23 +29,33 @@ def steps_within(line: RealLine, distance: float) -> tuple[int, float]:
 
 @theorem("metricshuffle", "real numbers between grid points")
 def real_pairs(line: RealLine, distance: float) -> tuple[Floats, list[Pair]]:
-    """Laws, those of the grid points first, and ordered pairs of them that stand for all pairs of real numbers up to the distance.
+    """Return laws and ordered pairs of them that represent all pairs of real numbers.
 
-    Statement: with h the step and distance = (k + f) h, 0 <= f < 1, these are the pairs of grid points at most k steps apart and the pairs
-    of a grid point i with i + k + f and with i - k - f, both orders. Proof: the law of a real number is linear between neighbouring grid
-    points, so on each square between grid lines the pair of laws of (x, x') is affine; the divergence of shuffled reports is jointly
-    convex in the two laws, so over the part of the square where |x - x'| <= distance, a polygon, it is largest at a corner. Corners
-    are grid points, or lie where x - x' = +-distance crosses a grid line.
-    Conditions: random rounding as in `rounded_places`. Numerics: laws between grid points are right to a few units; a distance within 1e-12
-    of whole steps counts as whole steps.
+    The laws of the grid points come first; the pairs represent all pairs up to the distance.
+
+    Statement: let h be the step and distance = (k + f) h with k whole and 0 <= f < 1. In units of
+    h, the pairs are those of grid points at most k steps apart, and those of a grid point i with
+    i+k+f and with i-k-f, in both orders.
+    Proof: the law of a real number is linear between neighbouring grid points, so on each square
+    between grid lines the pair of laws of two numbers (x, x') is affine. The divergence of shuffled
+    reports is jointly convex in the two laws. So over the part of the square where |x - x'| <=
+    distance, which is a polygon, it is largest at a corner. The corners are pairs of grid points,
+    or lie where the line x - x' = +-distance crosses a grid line.
+    Conditions: random rounding as in `rounded_places`.
+    Numerics: laws between grid points are right to a few units; a distance within 1e-12 of whole
+    steps counts as whole steps.
     """
     whole, remainder = steps_within(line, distance)
-    grid, last = line.rows(), line.inputs - 1
+    grid = line.rows()
+    last = line.inputs - 1
     codes = np.arange(line.inputs)
-    grid_pairs = [(int(a), int(b)) for a, b in np.argwhere(np.abs(codes[:, None] - codes) <= whole) if a != b]
+    grid_pairs = [
+        (int(a), int(b)) for a, b in np.argwhere(np.abs(codes[:, None] - codes) <= whole) if a != b
+    ]
     if remainder == 0.0 or whole >= last:
         return grid, grid_pairs
-    # row last + 1 + i is the law of i + rest, row last + 1 + last + i that of i + 1 - rest
+    # Row last + 1 + i is the law of i + remainder, row last + 1 + last + i that of
+    # i + 1 - remainder.
     between = [(1.0 - part) * grid[:-1] + part * grid[1:] for part in (remainder, 1.0 - remainder)]
     up = [(a, last + 1 + a + whole) for a in range(last - whole)]
     down = [(a, last + 1 + last + a - whole - 1) for a in range(whole + 1, last + 1)]
@@ -55,5 +65,5 @@ def real_pairs(line: RealLine, distance: float) -> tuple[Floats, list[Pair]]:
 
 
 def takes_real_numbers(source: object) -> TypeGuard[RealLine]:
-    """Whether it takes real numbers, by random rounding to its grid."""
+    """Return whether the source takes real numbers, by random rounding to its grid."""
     return has_law_of(source, LaplaceOnInterval) or has_law_of(source, WitchHat)

@@ -1,1 +1,1 @@
-"""Testing a shuffler from outside: what its batches certainly give away."""
+"""Audits of a shuffler from outside: lower confidence bounds on its epsilon."""

@@ -1,4 +1,4 @@
-"""Which event tells two inputs apart best, learned from some batches; what it shows is counted on others."""
+"""Choice of the event that distinguishes two inputs best; it is counted on other batches."""
 
 from __future__ import annotations
 
@@ -11,18 +11,21 @@ from metricshuffle.auditing.confidence_bound import EventCount, epsilon_confiden
 from metricshuffle.errors import InputError
 from metricshuffle.numerics.types import Floats, Mask
 
-# Tails of 1, 2, 3, ... batches are tried, each longer than the one before by this much at least.
+# Tails of 1, 2, 3, ... batches are tried, each longer than the previous by at least this factor.
 TAIL_GROWTH = 1.04
-# Events are ranked by limits that miss this much more rarely: the best of hundreds is often only the luckiest.
+# Events are ranked by limits with `miss` times this: the best of hundreds is often only lucky.
 RANKING_MISS_FACTOR = 0.01
 
 Scored = tuple[Floats, Floats]
-"""The scores of the batches on the first input, and of those on the second."""
+"""Scores of the batches on the first input, and of those on the second."""
 
 
 @dataclass(frozen=True)
 class Event:
-    """A score of at least (at most) a threshold. `exchanged`: it is likelier on the second input than on the first."""
+    """The event that a score is at least (or at most) a threshold.
+
+    `exchanged`: the event is likelier on the second input than on the first.
+    """
 
     threshold: float
     above: bool
@@ -32,14 +35,17 @@ class Event:
         return np.asarray(scores >= self.threshold if self.above else scores <= self.threshold)
 
     def seen(self, scored: Scored) -> tuple[EventCount, EventCount]:
-        """How often it happened: on the input that it is likelier on, then on the other."""
-        first, second = (EventCount(int(np.count_nonzero(self.happened(scores))), len(scores)) for scores in scored)
+        """Counts of the event: on the input where it is likelier, then on the other."""
+        first, second = (
+            EventCount(int(np.count_nonzero(self.happened(scores))), len(scores))
+            for scores in scored
+        )
         return (second, first) if self.exchanged else (first, second)
 
 
 @dataclass(frozen=True)
 class WitnessedEpsilon:
-    """An epsilon that held-out batches show, the event that shows it, and how often that happened."""
+    """Epsilon shown by held-out batches, the event that shows it, and its counts."""
 
     epsilon: float
     event: Event
@@ -48,26 +54,29 @@ class WitnessedEpsilon:
 
     @classmethod
     def by(cls, event: Event, held_out: Scored, delta: float, miss: float) -> WitnessedEpsilon:
-        """What an event shows that was chosen without looking at these batches."""
+        """Evaluate an event that was chosen without looking at these batches."""
         likelier, rarer = event.seen(held_out)
         return cls(epsilon_confidence_bound(likelier, rarer, delta, miss), event, likelier, rarer)
 
 
 def validate_scores(scores: object) -> Floats:
-    """Scores as floats, none of them missing; or a sentence."""
+    """Return scores as floats; raise InputError if any is missing."""
     try:
         numbers = np.asarray(scores, dtype=np.float64)
     except (TypeError, ValueError):
-        raise InputError("a score must be a number; the score of some batch is none.") from None
+        raise InputError("a score must be a number; that of some batch is not.") from None
     if numbers.ndim != 1 or np.isnan(numbers).any():
-        raise InputError("a score must be one number for each batch; some are none (NaN), or more than one.")
+        raise InputError(
+            "a score must be one number for each batch; some are NaN, or more than one number."
+        )
     return numbers
 
 
 def best_event(learning: Scored, delta: float, miss: float) -> tuple[Event, float]:
-    """The event that shows most on these batches, and how much: too much to be believed, because it was chosen by them.
+    """Return the event that shows the largest epsilon on these batches, and that epsilon.
 
-    Thresholds are scores of the batches themselves, from either end, and either input may be the likelier one.
+    The epsilon is biased upwards, because the event was chosen on the same batches. Thresholds are
+    scores of the batches themselves, from either end, and either input may be the likelier one.
     """
     ordered = [np.sort(scores) for scores in learning]
     pooled = np.sort(np.concatenate(ordered))
@@ -76,11 +85,15 @@ def best_event(learning: Scored, delta: float, miss: float) -> tuple[Event, floa
     for above in (True, False):
         thresholds = np.unique(pooled[len(pooled) - ranks] if above else pooled[ranks - 1])
         hits = [
-            len(scores) - np.searchsorted(scores, thresholds, "left") if above else np.searchsorted(scores, thresholds, "right")
+            len(scores) - np.searchsorted(scores, thresholds, "left")
+            if above
+            else np.searchsorted(scores, thresholds, "right")
             for scores in ordered
         ]
         for exchanged in (False, True):
-            (more, many), (less, few) = ((hits[side], len(ordered[side])) for side in ((1, 0) if exchanged else (0, 1)))
+            (more, many), (less, few) = (
+                (hits[side], len(ordered[side])) for side in ((1, 0) if exchanged else (0, 1))
+            )
             shown = _roughly_shown(more, many, less, few, delta, RANKING_MISS_FACTOR * miss)
             place = int(np.argmax(shown))
             events.append((float(shown[place]), Event(float(thresholds[place]), above, exchanged)))
@@ -89,17 +102,26 @@ def best_event(learning: Scored, delta: float, miss: float) -> tuple[Event, floa
 
 
 def max_witnessed_epsilon(trials: int, delta: float, miss: float) -> float:
-    """The largest epsilon that so many held-out batches on each input can show: always on the one, never on the other."""
+    """Largest epsilon that `trials` held-out batches on each input can show.
+
+    The event then always happens on one input and never on the other.
+    """
     return epsilon_confidence_bound(EventCount(trials, trials), EventCount(0, trials), delta, miss)
 
 
 def _ranks(count: int) -> np.ndarray:
-    steps = np.unique(np.floor(TAIL_GROWTH ** np.arange(0, math.log(count) / math.log(TAIL_GROWTH) + 1)).astype(np.int64))
+    steps = np.unique(
+        np.floor(TAIL_GROWTH ** np.arange(0, math.log(count) / math.log(TAIL_GROWTH) + 1)).astype(
+            np.int64
+        )
+    )
     return np.append(steps[steps < count], count)
 
 
-def _roughly_shown(more: np.ndarray, many: int, less: np.ndarray, few: int, delta: float, miss: float) -> Floats:
-    """log((L - delta)/U) for many events at once, by the same limits, not certified: it only ranks."""
+def _roughly_shown(
+    more: np.ndarray, many: int, less: np.ndarray, few: int, delta: float, miss: float
+) -> Floats:
+    """log((L - delta)/U) for many events, with uncertified limits L and U; for ranking only."""
     from scipy.special import betainccinv, betaincinv
 
     low = np.where(more > 0, betaincinv(np.maximum(more, 1), many - more + 1, 0.5 * miss), 0.0)

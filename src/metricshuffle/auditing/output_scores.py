@@ -1,8 +1,9 @@
-"""Scores for what somebody's own collection lets go, learned from outputs: numbers, arrays, bytes, words, in any order.
+"""Scores for the outputs of a user's own collection, learned from numbers, arrays, bytes or words.
 
-A score may be any function of an output, as long as it is fixed before the batches that count are looked at. So several simple ones
-are learned from some outputs, and which one tells most is decided by others: the whole output, its length, how often each value
-occurs (whatever the order), a single place, all places together.
+A score may be any function of an output, as long as it is fixed before the counted batches are
+looked at. So several simple ones are learned from some outputs, and others decide which of them
+distinguishes best: the whole output, its length, how often each value occurs (in any order), a
+single place, all places together.
 """
 
 from __future__ import annotations
@@ -21,14 +22,16 @@ from metricshuffle.numerics.types import Floats, Integers64
 Row = NDArray[Any]
 Score = Callable[[Sequence[Row]], Floats]
 
-# Values that are counted one by one, and places that are looked at one by one, at the most.
-MAX_VALUES, MAX_PLACES = 512, 4096
-# A place counts among all places together if its means differ by more than this many standard errors.
+# Largest number of values, and of places, that are scored one by one.
+MAX_VALUES = 512
+MAX_PLACES = 4096
+# The score of all informative places together uses a place if its means differ by more than this
+# many standard errors.
 MIN_STANDARD_ERRORS = 3.0
 
 
-def row_of(output: Any) -> Row:
-    """An output as a row of numbers, or of words; bytes are numbers, and shapes do not count."""
+def row_of(output: object) -> Row:
+    """Return an output as a row of numbers or words; bytes are numbers, and shapes are ignored."""
     if isinstance(output, bytes | bytearray | memoryview):
         return np.frombuffer(bytes(output), dtype=np.uint8)
     try:
@@ -39,7 +42,8 @@ def row_of(output: Any) -> Row:
         return row.astype(np.uint8)
     if row.dtype.kind not in "iufUS" or (row.dtype.kind == "f" and not np.isfinite(row).all()):
         raise InputError(
-            f"an output must be a number, an array of finite numbers, words or bytes, got {format_value(output)}; give a score "
+            "an output must be a number, an array of finite numbers, words or bytes, got "
+            f"{format_value(output)}; give a score "
             "that turns it "
             "into a number."
         )
@@ -47,11 +51,13 @@ def row_of(output: Any) -> Row:
 
 
 def learn_scores(first: Sequence[Row], second: Sequence[Row]) -> list[Score]:
-    """Scores that are larger for what the first input's outputs look like."""
+    """Learn scores that are larger for outputs like those of the first input."""
     lengths = {len(row) for rows in (first, second) for row in rows}
     kinds = {row.dtype.kind in "US" for rows in (first, second) for row in rows}
     if len(kinds) > 1:
-        raise InputError("some outputs are words and others numbers; give a score that turns both into a number.")
+        raise InputError(
+            "some outputs are words and others numbers; give a score that turns both into a number."
+        )
     words = kinds == {True}
     scores: list[Score] = [_table(first, second, lambda rows: [row.tobytes() for row in rows])]
     if len(lengths) > 1:
@@ -62,16 +68,24 @@ def learn_scores(first: Sequence[Row], second: Sequence[Row]) -> list[Score]:
     return scores
 
 
-def _table(first: Sequence[Row], second: Sequence[Row], keys: Callable[[Sequence[Row]], Sequence[Any]]) -> Score:
-    """The logarithm of how much likelier something is among the first outputs, half an occurrence added to each."""
+def _table(
+    first: Sequence[Row], second: Sequence[Row], keys: Callable[[Sequence[Row]], Sequence[Any]]
+) -> Score:
+    """Score by the log ratio of frequencies in both samples, half an occurrence added to each."""
     often = [Counter(keys(rows)) for rows in (first, second)]
-    ratio = {key: np.log((often[0][key] + 0.5) / (often[1][key] + 0.5)) for key in often[0] | often[1]}
+    ratio = {
+        key: np.log((often[0][key] + 0.5) / (often[1][key] + 0.5)) for key in often[0] | often[1]
+    }
     return lambda rows: np.array([ratio.get(key, 0.0) for key in keys(rows)], dtype=np.float64)
 
 
 def _values(first: Sequence[Row], second: Sequence[Row], *, words: bool) -> list[Score]:
-    """How often each value occurs, wherever; of numbers also their sum, the sum of their squares, the least and the largest."""
-    known = np.unique(np.concatenate([*first, *second])) if sum(map(len, first)) + sum(map(len, second)) else np.empty(0)
+    """Scores by how often each value occurs; for numbers also sum, sum of squares, min and max."""
+    known = (
+        np.unique(np.concatenate([*first, *second]))
+        if sum(map(len, first)) + sum(map(len, second))
+        else np.empty(0)
+    )
     scores: list[Score] = []
     if 1 < len(known) <= MAX_VALUES:
 
@@ -85,18 +99,26 @@ def _values(first: Sequence[Row], second: Sequence[Row], *, words: bool) -> list
         scores.append(_linear(counts(first), counts(second), counts, together=True))
     if not words:
         features: tuple[Callable[[Row], Any], ...] = (np.sum, _squares, _smallest, _largest)
-        scores += [lambda rows, of=of: np.array([of(_floats(row)) for row in rows], dtype=np.float64) for of in features]  # type: ignore[misc]
+        scores += [
+            lambda rows, of=of: np.array([of(_floats(row)) for row in rows], dtype=np.float64)  # type: ignore[misc]
+            for of in features
+        ]
     return scores
 
 
 def _places(first: Sequence[Row], second: Sequence[Row], *, words: bool) -> list[Score]:
-    """The place that tells most, by its values or, if these are many numbers, as a number; and the telling places together."""
+    """Scores by the most informative place, and by all informative places together.
+
+    A place is scored by its values or, if these are many numbers, as a number.
+    """
     tables = [np.stack(list(rows)) for rows in (first, second)]
     scores: list[Score] = []
     known, codes = np.unique(np.concatenate(tables), return_inverse=True)
     if len(known) <= MAX_VALUES:
         coded = codes.reshape(-1, tables[0].shape[1])
-        gaps = [_variation(column[: len(first)], column[len(first) :], len(known)) for column in coded.T]
+        gaps = [
+            _variation(column[: len(first)], column[len(first) :], len(known)) for column in coded.T
+        ]
         place = int(np.argmax(gaps))
         scores.append(_table(first, second, lambda rows: [row[place] for row in rows]))
     if not words:
@@ -107,8 +129,17 @@ def _places(first: Sequence[Row], second: Sequence[Row], *, words: bool) -> list
     return scores
 
 
-def _linear(first: Floats, second: Floats, features: Callable[[Sequence[Row]], Floats], *, together: bool = False) -> Score:
-    """The sum of features, each weighed by its difference of means over its variance; `together`: all of them, else the telling ones."""
+def _linear(
+    first: Floats,
+    second: Floats,
+    features: Callable[[Sequence[Row]], Floats],
+    *,
+    together: bool = False,
+) -> Score:
+    """Sum of features, each weighted by its difference of means over its variance.
+
+    With `together`, all features are summed; otherwise only the informative ones.
+    """
     standing = _standardized_differences(first, second)
     pooled = 0.5 * (first.var(axis=0) + second.var(axis=0))
     gap = first.mean(axis=0) - second.mean(axis=0)

@@ -1,4 +1,4 @@
-"""Shuffled batches of a task on two neighbouring inputs, drawn by its own samplers, and how much each looks like the first input."""
+"""Shuffled batches of a task on two neighbouring inputs, and their likelihood-ratio scores."""
 
 from __future__ import annotations
 
@@ -27,16 +27,20 @@ ROWS_AT_ONCE = 2**18
 MIN_PROBABILITY = 1e-300
 
 DrawnReports = tuple[list[Shuffled], list[Shuffled]]
-"""Batches in which the person holds the first input, and others in which she holds the second."""
+"""Batches in which the person holds the first input, and batches with the second."""
 
 
-def drawn(task: Task, pair: Neighbours, count: int, randomness: Randomness) -> Iterator[DrawnReports]:
-    """`count` batches on each input, some at a time, made as clients and a shuffler make them.
+def drawn(
+    task: Task, pair: Neighbours, count: int, randomness: Randomness
+) -> Iterator[DrawnReports]:
+    """Yield `count` batches on each input, in parts, made as clients and a shuffler make them.
 
-    A batch on the first and one on the second input share the reports of the others. Batches on one input are independent of each other,
-    which is all that is asked of them, and everything takes half the time. Every round that the promise covers is a batch of its own.
+    A batch on the first and one on the second input share the reports of the others. Batches on one
+    input are independent of each other; no other independence is needed, and sharing halves the
+    time of drawing. Every round that the guarantee covers is a separate batch.
     """
-    query, protocol = task.query, task.protocol
+    query = task.query
+    protocol = task.protocol
     others = query.inputs(list(pair.others), protocol.step) if pair.others else None
     alone = [query.inputs([value], protocol.step) for value in (pair.first, pair.second)]
     people = 1 if others is None else others.people + 1
@@ -46,11 +50,16 @@ def drawn(task: Task, pair: Neighbours, count: int, randomness: Randomness) -> I
         hers = [protocol.messages(_repeated(own_value, some), randomness) for own_value in alone]
         rows = np.empty((some, people, protocol.layout.numbers), dtype=hers[0].dtype)
         if others is not None:
-            rows[:, 1:] = protocol.messages(_repeated(others, some), randomness).reshape(some, people - 1, -1)
+            rows[:, 1:] = protocol.messages(_repeated(others, some), randomness).reshape(
+                some, people - 1, -1
+            )
         batches: DrawnReports = ([], [])
         for side, messages in zip(batches, hers, strict=True):
             rows[:, 0] = messages
-            side += [task.publish(task.tally().add(batch, seeded=randomness.unsafe_seeded), randomness) for batch in rows]
+            side += [
+                task.publish(task.tally().add(batch, seeded=randomness.unsafe_seeded), randomness)
+                for batch in rows
+            ]
         yield batches
 
 
@@ -61,12 +70,15 @@ def _repeated(inputs: Inputs, times: int) -> Inputs:
 
 @dataclass(frozen=True)
 class BatchScore:
-    """How much batches look like the first of two inputs: the logarithm of the likelihood ratio where the laws are known.
+    """Score of a batch: the log likelihood ratio of the first to the second input, if known.
 
-    Sums: the total along one axis, in which the ratio rises; along two, the ratio of the law of the noise. Counts of reports: with K_a,
-    K_b, K_x the laws of a report of the first, the second and the others, the log of (sum of K_a/K_x)/(sum of K_b/K_x) over the
-    reports, exact if the others are alike and everybody has one report. Vectors: the difference of their distances from both answers in
-    the norm of the noise. `learning`: some batches, from which the law of the others is read where nobody knows what they hold.
+    Sums along one axis: the score is the total, because the ratio rises with it; along two axes,
+    the ratio for the law of the noise. Counts of reports: let K_a, K_b and K_x be the laws of a
+    report of the first input, the second and the others. The score is the log of (sum of
+    K_a/K_x)/(sum of K_b/K_x) over the reports, exact if the others are alike and everyone has one
+    report. Vectors: the score is the difference of the vector's distances from both answers in the
+    norm of the noise. `learning`: some batches, from which the law of the others is estimated where
+    their values are unknown.
     """
 
     task: Task
@@ -81,7 +93,10 @@ class BatchScore:
             return self._of_totals(protocol, batches)
         if isinstance(protocol, NoisyAnswers):
             return self._of_vectors(protocol, batches)
-        raise InputError(f"no score is known for {protocol.name}; audit a function that makes its batches instead.")
+        raise InputError(
+            f"no score is known for {protocol.name}; audit a function that makes its "
+            "batches instead."
+        )
 
     def _inputs(self, values: Sequence[Any]) -> Inputs:
         return self.task.query.inputs(list(values), self.task.protocol.step)
@@ -92,25 +107,34 @@ class BatchScore:
         counts, (first, second) = _numbers(batches), self._laws
         if self.pair.others is not None and not self.pair.others:
             return np.asarray(counts @ (np.log(first) - np.log(second)))
-        logs = [np.log(np.maximum(counts @ (law / self._crowd_law), MIN_PROBABILITY)) for law in (first, second)]
+        logs = [
+            np.log(np.maximum(counts @ (law / self._crowd_law), MIN_PROBABILITY))
+            for law in (first, second)
+        ]
         return np.asarray(logs[0] - logs[1])
 
     @cached_property
     def _laws(self) -> tuple[Floats, Floats]:
-        first, second = (np.maximum(law_of(self.task, value), MIN_PROBABILITY) for value in (self.pair.first, self.pair.second))
+        first, second = (
+            np.maximum(law_of(self.task, value), MIN_PROBABILITY)
+            for value in (self.pair.first, self.pair.second)
+        )
         return first, second
 
     @cached_property
     def _crowd_law(self) -> Floats:
-        """The law of one of the others' reports, on average."""
+        """Average law of the others' reports."""
         outputs = len(self._laws[0])
         if self.pair.others is None:
             seen = _numbers(self.learning).sum(axis=0) + 1.0 / outputs
             return np.asarray(seen / seen.sum())
         inputs = self._inputs(self.pair.others)
         sizes = np.ones(inputs.people, dtype=np.int64) if inputs.sizes is None else inputs.sizes
-        weights = np.bincount(inputs.numbers[:, 0], weights=1.0 / np.repeat(sizes, sizes)) / inputs.people
-        law, randomizer = np.zeros(outputs), self.task.protocol.randomizer  # type: ignore[attr-defined]
+        weights = (
+            np.bincount(inputs.numbers[:, 0], weights=1.0 / np.repeat(sizes, sizes)) / inputs.people
+        )
+        law = np.zeros(outputs)
+        randomizer = self.task.protocol.randomizer  # type: ignore[attr-defined]
         for code in np.flatnonzero(weights):
             law += weights[code] * randomizer.law(int(code))
         return np.maximum(law, MIN_PROBABILITY)
@@ -118,21 +142,34 @@ class BatchScore:
     # Sums
 
     def _of_totals(self, protocol: Sums, batches: Sequence[Shuffled]) -> Floats:
-        totals = np.column_stack([_axis_totals(protocol, axis, batches) for axis in range(len(protocol.randomizers))])
+        totals = np.column_stack(
+            [_axis_totals(protocol, axis, batches) for axis in range(len(protocol.randomizers))]
+        )
         first, second = self._inputs([self.pair.first, self.pair.second]).numbers / protocol.grains
         randomizer = protocol.randomizers[0]
-        if len(protocol.randomizers) == 1 or self.pair.others is None or not isinstance(randomizer, AdditiveRandomizer):
+        if (
+            len(protocol.randomizers) == 1
+            or self.pair.others is None
+            or not isinstance(randomizer, AdditiveRandomizer)
+        ):
             return np.asarray(totals @ (first - second))
         law, scale = randomizer.scaled_error_law(protocol.noise_draws(len(self.pair.others) + 1))
-        away = [np.rint(np.abs(totals - self._total_of_others - end) / scale).astype(np.int64) for end in (first, second)]
-        first_score, second_score = (law.log_mass[np.minimum(cells, law.radius)].sum(axis=1) for cells in away)
+        away = [
+            np.rint(np.abs(totals - self._total_of_others - end) / scale).astype(np.int64)
+            for end in (first, second)
+        ]
+        first_score, second_score = (
+            law.log_mass[np.minimum(cells, law.radius)].sum(axis=1) for cells in away
+        )
         return np.asarray(first_score - second_score)
 
     @cached_property
     def _total_of_others(self) -> Any:
-        """Along each axis, in cells of the noise."""
+        """Total of the others along each axis, in cells of the noise."""
         others = self.pair.others
-        return self._inputs(others).numbers.sum(axis=0) / self.task.protocol.grains if others else 0.0  # type: ignore[attr-defined]
+        return (
+            self._inputs(others).numbers.sum(axis=0) / self.task.protocol.grains if others else 0.0  # type: ignore[attr-defined]
+        )
 
     # Vectors
 
@@ -147,14 +184,18 @@ class BatchScore:
             released = released - self._answers(others, protocol).sum(axis=0)
         order = {"l1": 1, "linf": np.inf}.get(protocol.noise.noise, 2)
         power = 2 if protocol.noise.noise == "gaussian" else 1
-        first_score, second_score = (np.linalg.norm(released - end, ord=order, axis=1) ** power for end in (first, second))
+        first_score, second_score = (
+            np.linalg.norm(released - end, ord=order, axis=1) ** power for end in (first, second)
+        )
         return np.asarray(second_score - first_score)
 
     def _answers(self, values: Sequence[Any], protocol: NoisyAnswers) -> Floats:
-        """The exact answers of users who hold these items, a row each."""
+        """Exact answers of users who hold these items, one row each."""
         inputs = self._inputs(values)
         assert inputs.sizes is not None  # noqa: S101 - for the type checker
-        return ExactAnswers.of(protocol.features.coordinates(self.task.query), inputs.numbers[:, 0], inputs.sizes).floats()
+        return ExactAnswers.of(
+            protocol.features.coordinates(self.task.query), inputs.numbers[:, 0], inputs.sizes
+        ).floats()
 
 
 def _numbers(batches: Sequence[Shuffled]) -> Floats:
@@ -162,10 +203,19 @@ def _numbers(batches: Sequence[Shuffled]) -> Floats:
 
 
 def _axis_totals(protocol: Sums, axis: int, batches: Sequence[Shuffled]) -> Floats:
-    """The totals of an axis in cells of the noise; counts of ones without their padding, residues as the numbers they stand for."""
-    randomizer, encoding = protocol.randomizers[axis], protocol.encodings[axis]
+    """Totals of an axis in cells of the noise.
+
+    Counts of ones without their padding; residues as the totals they encode.
+    """
+    randomizer = protocol.randomizers[axis]
+    encoding = protocol.encodings[axis]
     if protocol.modulus is None:
         padding = randomizer.radius if isinstance(randomizer, AdditiveRandomizer) else 0
-        return np.array([batch.numbers[axis] - batch.people * padding for batch in batches], dtype=np.float64)
+        return np.array(
+            [batch.numbers[axis] - batch.people * padding for batch in batches], dtype=np.float64
+        )
     centred = encoding.centred  # type: ignore[union-attr]
-    return np.array([centred(batch.numbers[axis], 0, batch.people * randomizer.top) for batch in batches], dtype=np.float64)
+    return np.array(
+        [centred(batch.numbers[axis], 0, batch.people * randomizer.top) for batch in batches],
+        dtype=np.float64,
+    )

@@ -1,14 +1,14 @@
-"""`metricshuffle amplify --group`: people of one randomizer with different numbers in it, and dummies of the shuffler."""
+"""`metricshuffle amplify --group`: groups with different parameters, and the shuffler's dummies."""
 
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from metricshuffle.cli.randomizer_options import RandomizerOptions, options_for
-from metricshuffle.cli.shared_options import number, whole
+from metricshuffle.cli.randomizer_options import MIN_VALUES, RandomizerOptions, options_for
+from metricshuffle.cli.shared_options import number, whole, whole_option
 from metricshuffle.errors import InputError
 
 if TYPE_CHECKING:
@@ -18,27 +18,38 @@ if TYPE_CHECKING:
 Group = Annotated[
     list[str] | None,
     typer.Option(
-        "--group", metavar="COUNT:NAME=VALUE,..",
-        help="So many honest people whose randomizer has these values of its options, like 200:local-epsilon=4; once for each group, "
-        "instead of --users. Options that all groups share are given as usual.",
+        "--group",
+        metavar="COUNT:NAME=VALUE,..",
+        help=(
+            "Number of honest people and options of their randomizer, like "
+            "200:local-epsilon=4; one --group for each group, instead of --users. Options "
+            "given outside apply to all."
+        ),
     ),
-]  # fmt: skip
+]
 Dummies = Annotated[
     int | None,
-    typer.Option("--dummies", parser=whole, metavar="M", help="Reports that the shuffler draws uniformly and mixes in; it is trusted to."),
+    whole_option(
+        "--dummies",
+        "M",
+        "Number of uniformly random reports that the shuffler is trusted to add.",
+    ),
 ]
-SHARED_OPTIONS = ("matrix", "pair", "distance")  # of all groups: what is asked about is one
-WHOLE_NUMBER_OPTIONS = ("options", "steps", "size", "buckets", "span", "margin")
+SHARED_OPTIONS = ("matrix", "pair", "distance", "distances")  # the same for all groups
+WHOLE_NUMBER_OPTIONS = tuple(MIN_VALUES)
 
 
-def refuse(others: dict[str, Any]) -> None:
-    """A sentence about options that groups do not go with."""
+def refuse(others: dict[str, object]) -> None:
+    """Raise for options that cannot be combined with groups."""
     for option, value in others.items():
         if value is not None:
-            raise InputError(f"{option} does not go with --group or --dummies; leave it out, and count only honest people in each group.")
+            raise InputError(
+                f"{option} cannot be combined with --group or --dummies; leave it out, and count "
+                "only honest people in each group."
+            )
 
 
-def _value(option: str, text: str, where: str) -> Any:
+def _value(option: str, text: str, where: str) -> float:
     try:
         return whole(text) if option in WHOLE_NUMBER_OPTIONS else number(text)
     except ValueError as error:
@@ -46,7 +57,7 @@ def _value(option: str, text: str, where: str) -> Any:
 
 
 def _read(text: str, shared: RandomizerOptions) -> tuple[int, RandomizerOptions]:
-    """A count, and the shared options with those of the group in their places."""
+    """Parse a group: its size, and the shared options with its own values."""
     where = f"--group {text}"
     count_text, _, assignments = text.partition(":")
     values = dict(shared.values)
@@ -60,12 +71,18 @@ def _read(text: str, shared: RandomizerOptions) -> tuple[int, RandomizerOptions]
         option, equals, value = part.partition("=")
         option = option.strip().removeprefix("--")
         if not equals or option not in (*needed, *allowed) or option in SHARED_OPTIONS:
-            allowed_names = ", ".join(name for name in (*needed, *allowed) if name not in SHARED_OPTIONS)
+            allowed_names = ", ".join(
+                name for name in (*needed, *allowed) if name not in SHARED_OPTIONS
+            )
             raise InputError(
-                f"{where}: {part.strip()!r} is not NAME=VALUE with one of {allowed_names}, the options of --randomizer {shared.name}."
+                f"{where}: {part.strip()!r} is not NAME=VALUE with one of {allowed_names}, "
+                f"the options of --randomizer {shared.name}."
             )
         if option in own_options or shared.values[option] is not None:
-            raise InputError(f"{where}: {option} is given twice; give it for all groups, or once in each --group.")
+            raise InputError(
+                f"{where}: {option} is given twice; give it for all groups, or once in "
+                "each --group."
+            )
         own_options.add(option)
         values[option] = _value(option, value.strip(), where)
     member = replace(shared, values=values)
@@ -73,17 +90,26 @@ def _read(text: str, shared: RandomizerOptions) -> tuple[int, RandomizerOptions]
     return count, member
 
 
-def read_groups(shared: RandomizerOptions, users: int | None, texts: list[str], dummies: int | None) -> Groups:
-    """The groups that were typed, or everybody as one group; `given` are the options they share."""
+def read_groups(
+    shared: RandomizerOptions, users: int | None, texts: list[str], dummies: int | None
+) -> Groups:
+    """Return the typed groups, or all users as one group; `shared` are the common options."""
     from metricshuffle.amplification.amplify import GenericLDP
     from metricshuffle.amplification.groups import Groups
 
     if users is not None and texts:
-        raise InputError("--users and --group both say how many people there are; leave --users out.")
+        raise InputError(
+            "--users and --group both say how many people there are; leave --users out."
+        )
     if shared.name == "metric" or shared.values["pair"] is not None:
-        raise InputError("--group and --dummies do not go with --randomizer metric or with --pair; leave them out.")
+        raise InputError(
+            "--group and --dummies cannot be combined with --randomizer metric or with --pair; "
+            "leave them out."
+        )
     if users is None and not texts:
-        raise InputError("--dummies needs people to hide: give --users, or --group once for each group.")
+        raise InputError(
+            "--dummies needs people to hide: give --users, or --group once for each group."
+        )
     read = [_read(text, shared) for text in texts or [str(users)]]
     people = [
         (
@@ -97,35 +123,62 @@ def read_groups(shared: RandomizerOptions, users: int | None, texts: list[str], 
     return Groups(people, [("uniform", dummies)] if dummies else [])
 
 
-def print_groups(groups: Groups, rounds: int, delta: float | None, epsilon: float | None, distance: float | None, *, as_json: bool) -> None:
-    """A sentence or two for each group, or one JSON document with a list of them."""
+def print_groups(
+    groups: Groups,
+    rounds: int,
+    delta: float | None,
+    epsilon: float | None,
+    distance: float | None,
+    *,
+    as_json: bool,
+) -> None:
+    """Print a sentence or two per group, or one JSON document with a list of them."""
     from metricshuffle.amplification.amplify import amplify
     from metricshuffle.cli.console import say, screen, show_progress
 
     with show_progress("Accounting"):
         answer = amplify(groups, rounds=rounds)
-        sentences = [] if as_json else [group_answer.explain(delta, distance, epsilon=epsilon) for group_answer in answer]
-        bands = answer.epsilon(delta, distance) if delta is not None else answer.delta(epsilon or 0.0, distance)
+        sentences = (
+            []
+            if as_json
+            else [group_answer.explain(delta, distance, epsilon=epsilon) for group_answer in answer]
+        )
+        bands = (
+            answer.epsilon(delta, distance)
+            if delta is not None
+            else answer.delta(epsilon or 0.0, distance)
+        )
     if as_json:
         import json
 
         people = [count for _, count in groups.given]
         members = [(place, band) for place, band in enumerate(bands) if band is not None]
-        listed = [{"group": place + 1, "people": people[place], **as_numbers(band, delta, epsilon)} for place, band in members]
+        listed = [
+            {"group": place + 1, "people": people[place], **as_numbers(band, delta, epsilon)}
+            for place, band in members
+        ]
         print(json.dumps({"groups": listed}))
     else:
         say(screen(), *sentences, *filter(None, (answer.remark,)))
 
 
-def as_numbers(band: AmplifiedBand, delta: float | None, epsilon: float | None) -> dict[str, Any]:
-    """Both ends, each as a pair of epsilon and delta, and what is behind them; what is infinite, and a lower end of 0, is null."""
+def as_numbers(
+    band: AmplifiedBand, delta: float | None, epsilon: float | None
+) -> dict[str, object]:
+    """Return both bounds as pairs of epsilon and delta, with their evidence.
+
+    Infinite values and a lower bound of 0 become null.
+    """
     import math
 
     def finite(value: float | None) -> float | None:
         return None if value is None or not math.isfinite(value) else value
 
     ends = {
-        name: {"epsilon": finite(value if delta is not None else epsilon), "delta": finite(delta if delta is not None else value)}
+        name: {
+            "epsilon": finite(value if delta is not None else epsilon),
+            "delta": finite(delta if delta is not None else value),
+        }
         for name, value in (("upper", band.upper), ("lower", band.lower))
     }
     attained = None if band.attained is None else band.attained.document()

@@ -1,4 +1,4 @@
-"""Options of the commands that keep count of releases."""
+"""Options of the commands that count releases."""
 
 from __future__ import annotations
 
@@ -18,35 +18,61 @@ if TYPE_CHECKING:
 LedgerFile = Annotated[
     Path | None,
     typer.Option(
-        "--ledger", metavar="FILE",
-        help="Where releases are noted; releases.ledger beside the plan, task or collection if left out.",
+        "--ledger",
+        metavar="FILE",
+        help=(
+            "File that records releases; if left out, releases.ledger in the folder of the "
+            "plan, task or collection."
+        ),
     ),
-]  # fmt: skip
+]
 People = Annotated[
     str,
     typer.Option(
-        "--people", metavar="NAME",
-        help="Whose rounds are counted, if a plan is used for several groups that have nobody in common; everybody's if left out.",
+        "--people",
+        metavar="NAME",
+        help=(
+            "Name of the group of people that reports, if the plan is used for several "
+            "groups with no common member."
+        ),
     ),
-]  # fmt: skip
+]
 CountedRound = Annotated[
     int | None,
-    typer.Option("--round", parser=whole, metavar="K", help="Which of the planned rounds this is, from 1; the next one if left out."),
+    typer.Option(
+        "--round",
+        parser=whole,
+        metavar="K",
+        help=("Number of this round among the planned ones, from 1; the next round if left out."),
+    ),
 ]
 
 
-def check_other_ledgers(task: Task, account: OpenLedger, ledger: Path | None, batch: Shuffled | None = None) -> None:
-    """Raise if nobody named the ledger, and another one beside it has releases of the task that this one does not know.
+def check_other_ledgers(
+    task: Task, account: OpenLedger, ledger: Path | None, batch: Shuffled | None = None
+) -> None:
+    """Raise if another ledger in the folder has releases of the task that this one does not have.
 
-    Earlier versions named ledgers after files, and `--ledger` names any. What is released now may stand in both.
+    Another ledger can exist because earlier versions named ledgers after files, and `--ledger`
+    takes any name. Nothing is checked if `--ledger` was given. The current release (`batch`) may
+    be in another ledger.
     """
     if ledger is not None:
         return
-    from metricshuffle.planning.costs.release_ledger import EVERYBODY, LedgerContent, RecordedRelease, find_ledgers
+    from metricshuffle.planning.costs.release_ledger import (
+        EVERYBODY,
+        LedgerContent,
+        RecordedRelease,
+        find_ledgers,
+    )
 
     known_releases = [
         *account.notes.releases,
-        *([RecordedRelease.of(batch, EVERYBODY, raw_values_seen=False)] if batch is not None else []),
+        *(
+            [RecordedRelease.of(batch, EVERYBODY, raw_values_seen=False)]
+            if batch is not None
+            else []
+        ),
     ]
     for other_ledger in find_ledgers(account.path.parent, task.digest):
         if any(
@@ -54,18 +80,20 @@ def check_other_ledgers(task: Task, account: OpenLedger, ledger: Path | None, ba
             for row in LedgerContent.read(other_ledger).releases
         ):
             raise InputError(
-                f"{other_ledger} has releases of this very task that {account.path}, beside it, does not know of: give --ledger "
-                f"{other_ledger} to "
-                f"go on counting there, or --ledger {account.path} if these are other people."
+                f"{other_ledger} has releases of this task that {account.path}, beside it, does "
+                f"not have: give --ledger {other_ledger} to continue counting there, or --ledger "
+                f"{account.path} if these are other people."
             )
 
 
 def choose_ledger(file: Path, task: Task, ledger: Path | None, output: Path | None) -> Budget:
-    """The ledger that is named, or the one beside the plan, task or collection; refused if the output would replace it."""
+    """Return the named ledger or the one next to the file; raises if the output is that ledger."""
     from metricshuffle.files import lock_path
     from metricshuffle.planning.costs.release_ledger import Budget
 
     budget = Budget.beside(file, task) if ledger is None else Budget(ledger)
     if output is not None and output.resolve() in (budget.path.resolve(), lock_path(budget.path)):
-        raise InputError(f"--output {output} is the ledger, which must stay, or its lock; give another name.")
+        raise InputError(
+            f"--output {output} is the ledger, which must stay, or its lock; give another name."
+        )
     return budget

@@ -1,4 +1,4 @@
-"""`metricshuffle collect`: the analyst's side of a collection."""
+"""`metricshuffle collect`: the analyst fetches a released collection and estimates the answer."""
 
 from __future__ import annotations
 
@@ -16,23 +16,47 @@ from metricshuffle.errors import InputError
 def collect(
     collections: Annotated[
         list[Path],
-        typer.Argument(metavar="COLLECTION...", help="The file that `metricshuffle collection open` wrote; of a split, all parts."),
+        typer.Argument(
+            metavar="COLLECTION...",
+            help=(
+                "File that `metricshuffle collection open` wrote; for a split, the files of all "
+                "parts."
+            ),
+        ),
     ],
     analyst_key: Annotated[
-        Path, typer.Option("--analyst-key", metavar="FILE", help="The key that `metricshuffle analyst key` made; it stays where it is.")
+        Path,
+        typer.Option(
+            "--analyst-key",
+            metavar="FILE",
+            help=(
+                "Secret key file that `metricshuffle analyst key` wrote; it never leaves this "
+                "machine."
+            ),
+        ),
     ],
-    output: Annotated[Path, typer.Option("--output", metavar="FILE", help="Write the release as JSON.")],
+    output: Annotated[
+        Path,
+        typer.Option("--output", metavar="FILE", help="Write the release to this file as JSON."),
+    ],
     ledger: LedgerFile = None,
     people: People = "everybody",
     processes: Annotated[
-        int | None, typer.Option("--processes", parser=whole, metavar="N", help="How many open messages; one a processor if left out.")
+        int | None,
+        typer.Option(
+            "--processes",
+            parser=whole,
+            metavar="N",
+            help="Number of processes that decrypt messages; one per processor if left out.",
+        ),
     ] = None,
     as_json: Json = False,
-) -> None:  # fmt: skip
-    """Analyst: fetch what the shuffler let go, open it, estimate, write the release, and tell the shuffler that it is safe.
+) -> None:
+    """Analyst: fetch, open and estimate a released collection, and acknowledge it.
 
-    Exit code 2 with a sentence while the collection is not released. The release is noted in the ledger beside COLLECTION. Whatever
-    stops it, the same command again goes on. Parts of a split are one estimate: each was released by itself, with people enough.
+    The exit code is 2 if the collection is not released yet. The release is recorded in the ledger
+    in the folder of COLLECTION. After an interruption, the same command continues. The parts of a
+    split become one estimate; each part was released separately, with enough people.
     """
     from metricshuffle.cli.console import note, say, screen, show_progress
     from metricshuffle.cli.extras import require_extras, require_for_places
@@ -46,10 +70,14 @@ def collect(
     require_extras("client")
     writable(output, *collections, analyst_key)
     if written_in_place(output):
-        raise InputError("--output must be a file: what was fetched is kept beside it until the release is written.")
+        raise InputError(
+            "--output must be a file: downloaded messages are kept beside it until the release "
+            "is written."
+        )
     if processes is not None and not 1 <= processes <= 1000:
         raise InputError(f"--processes must be a whole number from 1 to 1000, got {processes}.")
-    collecting, people = Analyst(analyst_key, processes=processes).collecting(collections), validate_group_name(people)
+    collecting = Analyst(analyst_key, processes=processes).collecting(collections)
+    people = validate_group_name(people)
     task = collecting.task
     budget = choose_ledger(collections[0], task, ledger, output)
     require_for_places(task.query)
@@ -64,7 +92,7 @@ def collect(
             print(saved_release.to_json())
         else:
             say(screen(), str(saved_release))
-        note(f"{output} has this release already; the shuffler keeps nothing of it any more.")
+        note(f"{output} has this release already; the shuffler has deleted it.")
         return
     with budget.opened() as account:
         try:

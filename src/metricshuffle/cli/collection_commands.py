@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
-from metricshuffle.cli.clock_command import clock
 from metricshuffle.cli.collection_options import (
     AdmissionWord,
     AnalystPublic,
@@ -34,7 +33,14 @@ from metricshuffle.cli.collection_options import (
     make_operators,
     numbered_path,
 )
-from metricshuffle.cli.shared_options import Json, PlanFile, choice, load_task, writable
+from metricshuffle.cli.shared_options import (
+    Json,
+    PlanFile,
+    choice,
+    command_group,
+    load_task,
+    writable,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -42,17 +48,21 @@ if TYPE_CHECKING:
     from metricshuffle.collection.operator.control_api import Opening, Operator
     from metricshuffle.collection.terms import Admission, Collection
 
-ABOUT = """Collections of sealed reports: open one at a shuffler, see how it stands, abort it, purge it.
+Action = Annotated[
+    str,
+    typer.Argument(
+        metavar="ACTION",
+        help=(
+            "show the clock, confirm it after a jump ahead, or correct a time that was "
+            "stored while it was wrong."
+        ),
+    ),
+]
+ABOUT = """Collections of sealed reports: open one at a shuffler, show its state, abort it or purge it.
 
-There is no command for sealing: a collection is sealed at its closing time, by itself, and only with enough reports."""
+There is no command for sealing: a collection is sealed automatically at its closing time, if it has enough reports."""  # noqa: E501
 
-collection = typer.Typer(rich_markup_mode="rich", no_args_is_help=False)
-
-
-@collection.callback(invoke_without_command=True, help=ABOUT)
-def _help(context: typer.Context) -> None:
-    if context.invoked_subcommand is None:
-        print(context.get_help())
+collection = command_group(ABOUT)
 
 
 def open_collection(
@@ -61,7 +71,10 @@ def open_collection(
     analyst: AnalystPublic,
     closes: Closes,
     colluders: Colluders,
-    output: Annotated[Path, typer.Option("--output", metavar="FILE", help="Where the collection goes, which is public.")],
+    output: Annotated[
+        Path,
+        typer.Option("--output", metavar="FILE", help="File for the collection, which is public."),
+    ],
     opens: Opens = "0s",
     extends: Extends = None,
     round: Round = 1,
@@ -78,22 +91,34 @@ def open_collection(
     token_file: TokenFiles = None,
     as_json: Json = False,
 ) -> None:
-    """Operator: open a collection of a plan. The file that is written is public, and its digest is what people compare.
+    """Operator: open a collection for a plan and write its public file.
 
-    Reports are taken until the closing time. It is sealed then if the honest reports that the plan counts on and the colluders are there;
-    otherwise it stays open until --extends, and is aborted after that.
+    Participants compare the digest of that file. Reports are accepted until the closing time. The
+    collection is then sealed if it has enough reports: the honest ones that the plan relies on, and
+    one more for each colluder. Otherwise it stays open until --extends, and is aborted if reports
+    are still too few.
     """
     import time
 
     from metricshuffle.collection.keys import analyst_of
-    from metricshuffle.collection.operator.control_api import Opening, parse_duration_option, parse_time_option
+    from metricshuffle.collection.operator.control_api import (
+        Opening,
+        parse_duration_option,
+        parse_time_option,
+    )
     from metricshuffle.collection.shuffler.server import validate_address
     from metricshuffle.errors import InputError
 
-    task, now = load_task(plan_file), time.time()
+    task = load_task(plan_file)
+    now = time.time()
     choice("admission", admission, ("open", "tickets"))
-    if (admission == "tickets") != (tickets is not None) or (tickets is None) != (tickets_file is None):
-        raise InputError("--admission tickets, --tickets N and --tickets-file FILE belong together: give all of them, or none.")
+    if (admission == "tickets") != (tickets is not None) or (tickets is None) != (
+        tickets_file is None
+    ):
+        raise InputError(
+            "--admission tickets, --tickets N and --tickets-file FILE belong together: "
+            "give all of them, or none."
+        )
     opening_time = parse_time_option(opens, now, "--opens")
     closing_time = parse_time_option(closes, opening_time, "--closes")
     opening = Opening(
@@ -102,7 +127,9 @@ def open_collection(
         colluders=colluders,
         opens=opening_time,
         closes=closing_time,
-        extends=closing_time if extends is None else parse_time_option(extends, closing_time, "--extends"),
+        extends=closing_time
+        if extends is None
+        else parse_time_option(extends, closing_time, "--extends"),
         retention=parse_duration_option(retention, "--retention"),
         delay=parse_duration_option(delay, "--delay"),
         round=round,
@@ -119,30 +146,42 @@ def open_collection(
     _show_opened(_opened(opening, make_operators(servers, keys, token_file), names, files), as_json)
 
 
-def _files(plan_file: Path, output: Path, tickets_file: Path | None, parts: int) -> list[tuple[Path, Path | None]]:
-    """Where each part and its tickets go, if they can be written there. Tickets are never replaced: people may hold them."""
+def _files(
+    plan_file: Path, output: Path, tickets_file: Path | None, parts: int
+) -> list[tuple[Path, Path | None]]:
+    """Paths of each part and its tickets; raises if they cannot be written.
+
+    Ticket files are never replaced, because people may hold the tickets.
+    """
     from metricshuffle.errors import InputError
 
     files = []
     for part in range(1, parts + 1):
-        path, tickets = numbered_path(output, part, parts), None if tickets_file is None else numbered_path(tickets_file, part, parts)
+        path = numbered_path(output, part, parts)
+        tickets = None if tickets_file is None else numbered_path(tickets_file, part, parts)
         writable(path, plan_file)
         writable(tickets, plan_file, path, option="--tickets-file")
         if tickets is not None and (tickets.exists() or tickets == path):
-            raise InputError(f"--tickets-file {tickets} exists, and tickets are never replaced; give another name.")
+            raise InputError(
+                f"--tickets-file {tickets} exists, and tickets are never replaced; give "
+                "another name."
+            )
         files.append((path, tickets))
     return files
 
 
 def _opened(
-    opening: Opening, operators: Sequence[Operator], names: Sequence[str], files: Sequence[tuple[Path, Path | None]]
+    opening: Opening,
+    operators: Sequence[Operator],
+    names: Sequence[str],
+    files: Sequence[tuple[Path, Path | None]],
 ) -> list[dict[str, Any]]:
-    """Open every part, once all of them are made and verified; what was written and where."""
+    """Open every part, after all of them are made and verified; return a summary of each."""
     from metricshuffle.cli.console import show_progress
     from metricshuffle.collection.operator.control_api import check_round_is_free
 
     with show_progress("Opening") as progress:
-        opening.task.verify()  # nobody is to be asked for what is not kept
+        opening.task.verify()  # people must not be asked under a false guarantee
         check_round_is_free(operators, opening)
         collections = []
         for part in range(1, opening.parts + 1):
@@ -156,18 +195,25 @@ def _opened(
 
 
 def _send_collection(
-    opening: Opening, operators: Sequence[Operator], collection_made: Collection, output: Path, tickets_file: Path | None
+    opening: Opening,
+    operators: Sequence[Operator],
+    collection_made: Collection,
+    output: Path,
+    tickets_file: Path | None,
 ) -> dict[str, Any]:
-    """Tickets and the collection are on the disk before a shuffler hears of them; if one refuses, they are gone again.
+    """Open one part at all shufflers.
 
-    If none answers, they stay: it may be open.
+    Tickets and the collection are written to disk before any shuffler receives them. Both
+    files are removed if a shuffler rejects the collection. They are kept if a shuffler does not
+    answer, because the collection may be open.
     """
     from metricshuffle.collection.keys import write_secret
     from metricshuffle.collection.operator.control_api import NoAnswerError, open_at_all_hops
     from metricshuffle.errors import InputError
     from metricshuffle.files import atomic_file
 
-    tickets, unclear = opening.new_tickets(), ""
+    tickets = opening.new_tickets()
+    unclear = ""
     with ExitStack() as refused:
         if tickets_file is not None:
             write_secret(tickets_file, "".join(f"{ticket.hex()}\n" for ticket in tickets).encode())
@@ -183,9 +229,11 @@ def _send_collection(
         refused.pop_all()
     if unclear:
         raise InputError(
-            f"{unclear} Whether the collection is open is not known; {output} is written, and collection status {output} tells."
+            f"{unclear} The collection may be open; {output} is written, and collection status "
+            f"{output} shows its state."
         )
-    terms, browser = collection_made.terms, collection_made.terms.recipe.get("browser", True)
+    terms = collection_made.terms
+    browser = collection_made.terms.recipe.get("browser", True)
     return {
         "digest": collection_made.digest,
         "output": str(output),
@@ -199,7 +247,11 @@ def _send_collection(
         "extends": terms.extends,
         "round": terms.round,
         "split": list(terms.split),
-        "witnesses": [{"url": hop.witness.url, "key": hop.witness.key} for hop in terms.hops if hop.witness is not None],
+        "witnesses": [
+            {"url": hop.witness.url, "key": hop.witness.key}
+            for hop in terms.hops
+            if hop.witness is not None
+        ],
         "title": opening.task.title,
         "question": opening.task.question,
     }
@@ -213,56 +265,98 @@ def _show_opened(opened: Sequence[dict[str, Any]], as_json: bool) -> None:
         print(json.dumps(opened[0] if len(opened) == 1 else {"parts": opened}))
         return
     for summary in opened:
-        part = f" (part {summary['split'][0]} of {summary['split'][1]})" if summary["split"][1] > 1 else ""
+        part = (
+            f" (part {summary['split'][0]} of {summary['split'][1]})"
+            if summary["split"][1] > 1
+            else ""
+        )
         say(
             screen(),
             f"Collection {summary['digest']}{part}",
             *(f"  {line}" for line in wording_lines(summary["title"], summary["question"])),
-            f"  takes reports from {summary['opens']} to {summary['closes']}, at least {summary['minimum']:,} and at most "
+            f"  takes reports from {summary['opens']} to {summary['closes']}, at least "
+            f"{summary['minimum']:,} and at most "
             f"{summary['maximum']:,}",
-            *([f"  and until {summary['extends']} if there are fewer"] if summary["extends"] != summary["closes"] else []),
-            *(f"  is countersigned by the witness {witness['url']}, whose key is {witness['key']}" for witness in summary["witnesses"]),
-            f"  {'can be joined at ' + summary['join'] if summary['join'] else 'is for the Python client: ' + summary['why_not_join']}",
+            *(
+                [f"  and until {summary['extends']} if there are fewer"]
+                if summary["extends"] != summary["closes"]
+                else []
+            ),
+            *(
+                f"  is countersigned by the witness {witness['url']}, whose key is {witness['key']}"
+                for witness in summary["witnesses"]
+            ),
+            f"  can be joined at {summary['join']}"
+            if summary["join"]
+            else f"  is for the Python client: {summary['why_not_join']}",
         )
-        note(f"Wrote {summary['output']}{' and ' + summary['tickets_file'] if summary['tickets_file'] else ''}.")
+        written = [summary["output"], *filter(None, [summary["tickets_file"]])]
+        note(f"Wrote {' and '.join(written)}.")
     if len(opened) > 1:
-        note("Everybody takes part in one of the parts, drawn at random; each part needs its own minimum.")
+        note(
+            "Every person takes part in one of the parts, drawn at random; each part needs "
+            "its own minimum."
+        )
     if opened[0]["question"] is None:
-        note("This collection does not say what people are asked; a plan with --question does, on the page to take part on and elsewhere.")
+        note(
+            "This collection does not say what people are asked; plan with --question to show "
+            "it on the page to take part on and elsewhere."
+        )
     if opened[0]["tickets_file"] is None:
         note(
-            f"Anybody may send reports, also a program that fills it in minutes: after {opened[0]['maximum']:,} of them everybody else is "
-            "turned away. --admission tickets prevents that."
+            "Anybody may send reports, even a program that fills the collection in minutes: "
+            f"after {opened[0]['maximum']:,} reports all others are rejected. --admission "
+            "tickets prevents that."
         )
     note("Publish the digest where the shuffler cannot change it.")
 
 
-def status(collection_file: CollectionFile, keys: KeyFolders = None, token_file: TokenFiles = None, as_json: Json = False) -> None:
-    """Operator: how a collection stands, and how many reports there are."""
+def status(
+    collection_file: CollectionFile,
+    keys: KeyFolders = None,
+    token_file: TokenFiles = None,
+    as_json: Json = False,
+) -> None:
+    """Operator: show the state of a collection and its number of reports."""
     loaded, operators = _load_with_operators(collection_file, keys, token_file)
     _show([operator.status(loaded.digest) for operator in operators], loaded, as_json)
 
 
 def abort(
     collection_file: CollectionFile,
-    reason: Annotated[str, typer.Option("--reason", metavar="TEXT", help="Why; everybody can read it.")] = "no reason given",
+    reason: Annotated[
+        str, typer.Option("--reason", metavar="TEXT", help="Reason for aborting, which is public.")
+    ] = "no reason given",
     keys: KeyFolders = None,
     token_file: TokenFiles = None,
     as_json: Json = False,
 ) -> None:
-    """Operator: give a collection up. Its reports and keys are destroyed, and its round is spent: people have reported."""
+    """Operator: abort a collection and destroy its reports and keys.
+
+    The round counts as used, because people have reported.
+    """
     loaded, operators = _load_with_operators(collection_file, keys, token_file)
     _show([operator.abort(loaded.digest, reason) for operator in operators], loaded, as_json)
 
 
-def purge(collection_file: CollectionFile, keys: KeyFolders = None, token_file: TokenFiles = None, as_json: Json = False) -> None:
-    """Operator: destroy what was released, after the analyst has it."""
+def purge(
+    collection_file: CollectionFile,
+    keys: KeyFolders = None,
+    token_file: TokenFiles = None,
+    as_json: Json = False,
+) -> None:
+    """Operator: destroy the released messages once the analyst has them."""
     loaded, operators = _load_with_operators(collection_file, keys, token_file)
     _show([operator.purge(loaded.digest) for operator in operators], loaded, as_json)
 
 
-def _load_with_operators(file: Path, keys: KeyFolders, token_file: TokenFiles) -> tuple[Collection, list[Operator]]:
-    """The collection, and the operators of its shufflers: of all that a token was given for, from the first on."""
+def _load_with_operators(
+    file: Path, keys: KeyFolders, token_file: TokenFiles
+) -> tuple[Collection, list[Operator]]:
+    """Load the collection, and the operators of the shufflers for which there is a token.
+
+    Tokens belong to the first shufflers of the chain, in order.
+    """
     from metricshuffle.collection.terms import Collection
 
     loaded = Collection.load(file)
@@ -272,30 +366,153 @@ def _load_with_operators(file: Path, keys: KeyFolders, token_file: TokenFiles) -
 
 
 def _show(statuses: Sequence[dict[str, Any]], loaded: Collection, as_json: bool) -> None:
-    """How it stands at the first shuffler, and what the others say."""
+    """Print the state at each shuffler."""
     from metricshuffle.cli.console import say, screen
     from metricshuffle.tasks.wording import wording_lines
 
-    first, task = statuses[0], loaded.task
+    first = statuses[0]
+    task = loaded.task
     if as_json:
         first = first | {"title": task.title, "question": task.question}
         print(json.dumps(first | ({"hops": list(statuses)} if len(statuses) > 1 else {})))
         return
     say(screen(), *wording_lines(task.title, task.question))
     for status, hop in zip(statuses, loaded.terms.hops, strict=False):
-        lines = [f"{loaded.digest[:16]} at {hop.url}: {status['state']}{': ' + status['reason'] if status['reason'] else ''}"]
+        lines = [
+            f"{loaded.digest[:16]} at {hop.url}: "
+            f"{status['state']}{': ' + status['reason'] if status['reason'] else ''}"
+        ]
         if status["state"] == "open":
             lines.append(
-                f"  {status['reports']:,} reports of at least {status['minimum']:,}; round {status['round']}; until {status['until']}"
+                f"  {status['reports']:,} reports of at least {status['minimum']:,}; round "
+                f"{status['round']}; until {status['until']}"
             )
-        lines += [f"  {name} at {status[key]}" for name, key in (("sealed", "sealed_at"), ("released", "released_at")) if status.get(key)]
+        lines += [
+            f"  {name} at {status[key]}"
+            for name, key in (("sealed", "sealed_at"), ("released", "released_at"))
+            if status.get(key)
+        ]
         lines += [f"  {note}" for note in status.get("clock", ())]
+        if status.get("leases"):
+            lines.append(f"  {status['leases']}")
         if status["people"] is not None:
-            lines.append(f"  {status['people']:,} people, and {status['left_out']:,} left out because they shared a box")
+            lines.append(
+                f"  {status['people']:,} people, and {status['left_out']:,} left out "
+                "because they shared a box"
+            )
         if status["trouble"]:
             lines.append(f"  does not go on: {status['trouble']}")
         say(screen(), *lines)
 
 
-for name, command in (("open", open_collection), ("status", status), ("abort", abort), ("purge", purge), ("clock", clock)):
+def clock(
+    action: Action,
+    server: Servers,
+    keys: KeyFolders = None,
+    token_file: TokenFiles = None,
+    as_json: Json = False,
+) -> None:
+    """Operator: show, confirm or correct the clock of a shuffler.
+
+    Correct the machine's clock first. After a jump ahead, nothing is sealed, released or destroyed
+    by time until the clock is right again or is confirmed. A confirmation or correction is recorded
+    publicly in every open collection. Neither seals a collection before its closing time by a
+    correct clock, and a sealed collection is never opened again.
+    """
+    from metricshuffle.cli.console import say, screen
+    from metricshuffle.collection.shuffler.server import validate_address
+
+    choice("action", action, ("show", "confirm", "correct"))
+    operators = make_operators(
+        [validate_address(address, "--server") for address in server], keys, token_file
+    )
+    for operator in operators:
+        act = {
+            "show": operator.clock,
+            "confirm": operator.confirm_clock,
+            "correct": operator.correct_clock,
+        }[action]
+        answer = act()
+        if as_json:
+            print(json.dumps({"server": operator.url, **answer}))
+            continue
+        believed = "believed" if answer.get("believed") else "not believed"
+        say(
+            screen(),
+            f"The clock at {operator.url} says {answer.get('clock')} and is {believed}.",
+            *(str(answer[name]) for name in ("note", "trouble") if answer.get(name)),
+        )
+
+
+def database(
+    action: Annotated[str, typer.Argument(metavar="ACTION", help="show or accept.")],
+    server: Servers,
+    keys: KeyFolders = None,
+    token_file: TokenFiles = None,
+    as_json: Json = False,
+) -> None:
+    """Operator: show whether a hub accepts its database, or accept one older than the keys.
+
+    A hub leases no keys, and closes, releases and destroys nothing, while its database is another
+    one or lacks what the hub wrote. Bring the right database back if you can. Acceptance is
+    recorded publicly in every collection that has not ended; what the database lost stays lost.
+    """
+    from metricshuffle.cli.console import say, screen
+    from metricshuffle.collection.shuffler.server import validate_address
+
+    choice("action", action, ("show", "accept"))
+    addresses = [validate_address(address, "--server") for address in server]
+    for operator in make_operators(addresses, keys, token_file):
+        answer = operator.accept_database() if action == "accept" else operator.database()
+        if as_json:
+            print(json.dumps({"server": operator.url, **answer}))
+            continue
+        accepted = "accepted" if answer.get("accepted") else "not accepted"
+        say(
+            screen(),
+            f"The database of {operator.url} is {accepted}.",
+            *(str(answer[name]) for name in ("note", "trouble") if answer.get(name)),
+        )
+
+
+def lease(
+    action: Annotated[str, typer.Argument(metavar="ACTION", help="confirm.")],
+    lease_id: Annotated[
+        str, typer.Argument(metavar="ID", help="First digits of the lease's id, from the log.")
+    ],
+    server: Servers,
+    keys: KeyFolders = None,
+    token_file: TokenFiles = None,
+    as_json: Json = False,
+) -> None:
+    """Operator: confirm to a hub that the machine of an edge is destroyed, which ends its lease.
+
+    Keys are destroyed after all their leases have ended. A lease that was not returned ends by
+    itself when its time has passed, and the public state says so.
+    """
+    from metricshuffle.cli.console import say, screen
+    from metricshuffle.collection.shuffler.server import validate_address
+    from metricshuffle.errors import InputError
+
+    choice("action", action, ("confirm",))
+    if not lease_id.isalnum():
+        raise InputError("the id of a lease consists of hexadecimal digits.")
+    addresses = [validate_address(address, "--server") for address in server]
+    for operator in make_operators(addresses, keys, token_file):
+        answer = operator.confirm_lease(lease_id)
+        if as_json:
+            print(json.dumps({"server": operator.url, **answer}))
+        else:
+            say(screen(), str(answer["note"]))
+
+
+for name, command in (
+    ("open", open_collection),
+    ("status", status),
+    ("abort", abort),
+    ("purge", purge),
+    ("clock", clock),
+    ("database", database),
+    ("lease", lease),
+):
     collection.command(name)(command)

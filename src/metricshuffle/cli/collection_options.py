@@ -1,4 +1,4 @@
-"""Options of the commands by which an operator opens and watches collections, and who that operator is."""
+"""Options of the operator's commands, and the operator's token."""
 
 from __future__ import annotations
 
@@ -17,88 +17,200 @@ if TYPE_CHECKING:
 
 TOKEN_VARIABLE = "METRICSHUFFLE_TOKEN"  # noqa: S105 - the name of a variable
 
-CollectionFile = Annotated[Path, typer.Argument(metavar="COLLECTION", help="The file that `metricshuffle collection open` wrote.")]
+CollectionFile = Annotated[
+    Path,
+    typer.Argument(metavar="COLLECTION", help="File that `metricshuffle collection open` wrote."),
+]
 Servers = Annotated[
     list[str],
     typer.Option(
-        "--server", metavar="URL",
-        help="The shuffler as people reach it: https://shuffler.example; several times for a chain, in the order of travel.",
+        "--server",
+        metavar="URL",
+        help=(
+            "Public address of the shuffler, like https://shuffler.example; for a chain, "
+            "repeat it in the order reports take."
+        ),
     ),
-]  # fmt: skip
+]
 KeyFolders = Annotated[
     list[Path] | None,
-    typer.Option("--keys", metavar="FOLDER", help="The keys folder of the shuffler, for the operator's token; once for each of a chain."),
+    typer.Option(
+        "--keys",
+        metavar="FOLDER",
+        help=(
+            "Keys folder of the shuffler, which contains the operator's token; for a chain, "
+            "repeat it for each shuffler."
+        ),
+    ),
 ]
 TokenFiles = Annotated[
     list[Path] | None,
     typer.Option(
-        "--token-file", metavar="FILE",
-        help=f"A file with the operator's token, instead of --keys; {TOKEN_VARIABLE} is looked at if neither is given.",
+        "--token-file",
+        metavar="FILE",
+        help=(
+            f"File with the operator's token, instead of --keys; {TOKEN_VARIABLE} in the "
+            "environment if neither is given."
+        ),
     ),
-]  # fmt: skip
+]
 AnalystPublic = Annotated[
     str,
-    typer.Option("--analyst", metavar="PUBLIC", help="The public half of the analyst's key, as `metricshuffle analyst key` printed it."),
+    typer.Option(
+        "--analyst",
+        metavar="PUBLIC",
+        help="Public half of the analyst's key, as `metricshuffle analyst key` printed it.",
+    ),
 ]
-AskedBy = Annotated[str, typer.Option("--asked-by", metavar="NAME", help="Who the analyst is, as people are told.")]
+AskedBy = Annotated[
+    str,
+    typer.Option("--asked-by", metavar="NAME", help="Name of the analyst, shown to participants."),
+]
 RunBy = Annotated[
-    list[str] | None, typer.Option("--run-by", metavar="NAME", help="Who runs the shuffler, as people are told; once for each of a chain.")
+    list[str] | None,
+    typer.Option(
+        "--run-by",
+        metavar="NAME",
+        help=(
+            "Name of the shuffler's operator, shown to participants; for a chain, repeat it "
+            "for each shuffler."
+        ),
+    ),
 ]
 Closes = Annotated[
     str,
     typer.Option(
         "--closes",
         metavar="TIME",
-        help="When it is sealed, by itself: 90s, 10m, 1h or 2d after it opens, or a time like 2030-01-31T12:00:00Z.",
+        help=(
+            "Closing time: 90s, 10m, 1h or 2d after the collection opens, or a time like "
+            "2030-01-31T12:00:00Z."
+        ),
     ),
 ]
-Opens = Annotated[str, typer.Option("--opens", metavar="TIME", help="When reports are taken from, likewise; at once if left out.")]
+Opens = Annotated[
+    str,
+    typer.Option(
+        "--opens",
+        metavar="TIME",
+        help=(
+            "Time from which reports are accepted, in the same form as --closes; at once if "
+            "left out."
+        ),
+    ),
+]
 Extends = Annotated[
     str | None,
     typer.Option(
-        "--extends", metavar="TIME",
-        help="How long it stays open if there are too few reports at the closing time, from then on or a time; not at all if left out.",
+        "--extends",
+        metavar="TIME",
+        help=(
+            "How long to stay open after --closes if reports are too few, as a duration or "
+            "a time; not at all if left out."
+        ),
     ),
-]  # fmt: skip
+]
 Colluders = Annotated[
     int,
     typer.Option(
-        "--colluders", parser=whole, metavar="M",
-        help="How many of those who report may work with the analyst, or may not be people; so many more reports are needed.",
+        "--colluders",
+        parser=whole,
+        metavar="M",
+        help=(
+            "Number of reports that may be fake or come from people who collude with the "
+            "analyst; as many more are required."
+        ),
     ),
-]  # fmt: skip
-Round = Annotated[int, typer.Option("--round", parser=whole, metavar="K", help="Which of the planned rounds this is, from 1.")]
-AdmissionWord = Annotated[
-    str, typer.Option("--admission", metavar="open|tickets", help="Who may report: anybody, or whoever has one of the tickets.")
 ]
-Tickets = Annotated[int | None, typer.Option("--tickets", parser=whole, metavar="N", help="How many tickets to make (for each part).")]
+Round = Annotated[
+    int,
+    typer.Option(
+        "--round",
+        parser=whole,
+        metavar="K",
+        help="Number of this round among the planned ones, from 1.",
+    ),
+]
+AdmissionWord = Annotated[
+    str,
+    typer.Option(
+        "--admission",
+        metavar="open|tickets",
+        help="Who may report: everybody (open), or only people with a ticket (tickets).",
+    ),
+]
+Tickets = Annotated[
+    int | None,
+    typer.Option(
+        "--tickets",
+        parser=whole,
+        metavar="N",
+        help="Number of tickets to make; with --split, for each part.",
+    ),
+]
 TicketsFile = Annotated[
     Path | None,
-    typer.Option("--tickets-file", metavar="FILE", help="Where the tickets go, one a line; written before anything is opened."),
+    typer.Option(
+        "--tickets-file",
+        metavar="FILE",
+        help=("File for the tickets, one per line; it is written before the collection is opened."),
+    ),
 ]
 Split = Annotated[
     int,
     typer.Option(
-        "--split", parser=whole, metavar="K",
-        help="Open K collections, each with its own minimum; a liar spoils one of them. Files are numbered: collection-1.json and so on.",
+        "--split",
+        parser=whole,
+        metavar="K",
+        help=(
+            "Open K collections in numbered files (collection-1.json, ...), each with its "
+            "own minimum, so that a false report spoils only one."
+        ),
     ),
-]  # fmt: skip
-Delay = Annotated[str, typer.Option("--delay", metavar="TIME", help="A client waits a random part of this before it sends.")]
-Retention = Annotated[str, typer.Option("--retention", metavar="TIME", help="How long what was released waits for the analyst.")]
+]
+Delay = Annotated[
+    str,
+    typer.Option(
+        "--delay",
+        metavar="TIME",
+        help="Longest time that a client waits before it sends a report; the wait is random.",
+    ),
+]
+Retention = Annotated[
+    str,
+    typer.Option(
+        "--retention", metavar="TIME", help="How long released messages are stored for the analyst."
+    ),
+]
 SamePerson = Annotated[
     bool,
-    typer.Option("--same-person", help="Operator and analyst are one person, or work together; people and the release are told so."),
+    typer.Option(
+        "--same-person",
+        help=(
+            "State that operator and analyst are one person or work together; shown to "
+            "participants and in the release."
+        ),
+    ),
 ]
 
 
-def make_operators(servers: Sequence[str], keys: Sequence[Path] | None, token_files: Sequence[Path] | None) -> list[Operator]:
-    """Who may command each of the shufflers, in their order."""
+def make_operators(
+    servers: Sequence[str], keys: Sequence[Path] | None, token_files: Sequence[Path] | None
+) -> list[Operator]:
+    """Return the operator of each shuffler, in order."""
     from metricshuffle.collection.operator.control_api import Operator
 
     tokens = _tokens(list(keys or ()), list(token_files or ()))
     if len(tokens) != len(servers):
-        needed = "a token" if len(servers) == 1 else f"a token for each of the {len(servers)} shufflers, in their order"
-        raise InputError(f"the operator needs {needed}: give --keys FOLDER or --token-file FILE, or set {TOKEN_VARIABLE}.")
+        needed = (
+            "a token"
+            if len(servers) == 1
+            else f"a token for each of the {len(servers)} shufflers, in their order"
+        )
+        raise InputError(
+            f"the operator needs {needed}: give --keys FOLDER or --token-file FILE, or set "
+            f"{TOKEN_VARIABLE}."
+        )
     return [Operator(server, token) for server, token in zip(servers, tokens, strict=True)]
 
 
@@ -107,20 +219,26 @@ def _tokens(keys: list[Path], token_files: list[Path]) -> list[str]:
     from metricshuffle.files import check_private, read_text
 
     if keys and token_files:
-        raise InputError("give --keys or --token-file, and not both: their order would not be known.")
+        raise InputError(
+            "give --keys or --token-file, and not both: their order would not be known."
+        )
     for folder in keys:
         if not (folder / "operator.token").is_file():
-            raise InputError(f"--keys {folder} has no operator's token in it; metricshuffle serve makes one.")
-    tokens = [KeyFolder(folder).token for folder in keys] or [read_text(file).strip() for file in token_files]
+            raise InputError(
+                f"--keys {folder} has no operator's token in it; metricshuffle serve makes one."
+            )
+    tokens = [KeyFolder(folder).token for folder in keys] or [
+        read_text(file).strip() for file in token_files
+    ]
     if not tokens and os.environ.get(TOKEN_VARIABLE):
         tokens = os.environ[TOKEN_VARIABLE].split()
     if not all(token.isascii() and token.isalnum() for token in tokens):
-        raise InputError("an operator's token is letters and digits; this is something else.")
+        raise InputError("an operator's token must consist of letters and digits.")
     for file in token_files:
         check_private(file, "the operator's token")
     return tokens
 
 
 def numbered_path(path: Path, part: int, parts: int) -> Path:
-    """collection.json as it is, or collection-2.json for the second of several parts."""
+    """Return the path, with -2 before the ending for the second of several parts."""
     return path if parts == 1 else path.with_name(f"{path.stem}-{part}{path.suffix}")

@@ -1,4 +1,4 @@
-"""Inner loops are compiled when they are first used: which of them were compiled by an earlier run, and a word when that happens."""
+"""Notice about the one-time compilation of inner loops, and which loops are already compiled."""
 
 from __future__ import annotations
 
@@ -13,16 +13,21 @@ from types import ModuleType
 
 PACKAGE = Path(__file__).parents[1]
 LOOP = re.compile(r"^@njit\(.*cache=True.*\n(?:[@#].*\n)*def (\w+)", re.MULTILINE)
-COMPILE_NOTICE = "Compiling inner loops, which happens once after an installation and takes some seconds; later runs start at once."
+COMPILE_NOTICE = (
+    "Compiling inner loops, which happens once after an installation and takes some seconds; "
+    "later runs start at once."
+)
 
 
 class _KernelImportHook(MetaPathFinder):
-    """Finds nothing; sees that a module of loops is about to import numba, and asks numba to tell when it compiles."""
+    """Import hook that finds no modules: it registers with numba before the first kernels load."""
 
     def __init__(self, tell: Callable[[str], None]) -> None:
         self.tell = tell
 
-    def find_spec(self, name: str, path: Sequence[str] | None, target: ModuleType | None = None) -> ModuleSpec | None:
+    def find_spec(
+        self, name: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
         if name.startswith("metricshuffle.") and name.endswith("_kernels"):
             sys.meta_path.remove(self)
             _listen(self.tell)
@@ -30,7 +35,7 @@ class _KernelImportHook(MetaPathFinder):
 
 
 def announce_compilation(tell: Callable[[str], None]) -> None:
-    """Have it said, once, when the first loop is compiled that no earlier run has kept. Does not import numba."""
+    """Arrange one notice when the first uncached loop is compiled. Does not import numba."""
     if any(isinstance(finder, _KernelImportHook) for finder in sys.meta_path):
         return
     if "numba" in sys.modules:
@@ -43,11 +48,11 @@ def _listen(tell: Callable[[str], None]) -> None:
     from numba.core import event
 
     class FirstTime(event.Listener):  # type: ignore[misc]
-        told = False
+        is_announced = False
 
         def on_start(self, happened: object) -> None:
-            if not self.told:
-                self.told = True
+            if not self.is_announced:
+                self.is_announced = True
                 tell(COMPILE_NOTICE)
 
         def on_end(self, happened: object) -> None:
@@ -57,7 +62,7 @@ def _listen(tell: Callable[[str], None]) -> None:
 
 
 def kernel_loops() -> list[tuple[Path, str, int]]:
-    """File, name and line of every loop that is compiled and kept."""
+    """Return file, name and line of every loop that is compiled and cached."""
     return [
         (file, match[1], text.count("\n", 0, match.start()) + 1)
         for file in sorted(PACKAGE.rglob("*_kernels.py"))
@@ -67,15 +72,24 @@ def kernel_loops() -> list[tuple[Path, str, int]]:
 
 
 def compiled_loops() -> list[str]:
-    """Those that an earlier run compiled from the files as they are now, where numba keeps them beside the files or in NUMBA_CACHE_DIR."""
+    """Return the loops that an earlier run compiled from the current files.
+
+    The cache is next to the files or in NUMBA_CACHE_DIR.
+    """
     python = f"py{sys.version_info.major}{sys.version_info.minor}"
     cache_folder = os.environ.get("NUMBA_CACHE_DIR")
-    places = [place for place in Path(cache_folder).glob("*") if place.is_dir()] if cache_folder else None
+    places = (
+        [place for place in Path(cache_folder).glob("*") if place.is_dir()]
+        if cache_folder
+        else None
+    )
     names = []
     for file, name, line in kernel_loops():
         index = f"{file.stem}.{name}-{line}.{python}.nbi"
         for place in places if places is not None else [file.parent / "__pycache__"]:
-            if (place / index).is_file() and (place / index).stat().st_mtime >= file.stat().st_mtime:
+            if (place / index).is_file() and (
+                place / index
+            ).stat().st_mtime >= file.stat().st_mtime:
                 names.append(f"{file.stem}.{name}")
                 break
     return names

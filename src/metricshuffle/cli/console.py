@@ -1,4 +1,7 @@
-"""What people see: answers on stdout, progress and notes on stderr. No escape codes where nobody watches, or where NO_COLOR is set."""
+"""Terminal output: answers on stdout, progress and notes on stderr.
+
+There are no escape codes outside a terminal or where NO_COLOR is set.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from rich.console import Console
 
-# Width of tables when nobody is watching (a pipe or a file).
+# Width of tables if stdout is not a terminal.
 UNWATCHED_WIDTH = 120
 
 
@@ -20,7 +23,7 @@ UNWATCHED_WIDTH = 120
 class _Verbosity:
     quiet: bool = False
     line: int = 0
-    """How long the line of progress is that would have to be written over."""
+    """Length of the current progress line, which has to be overwritten."""
 
 
 _VERBOSITY = _Verbosity()
@@ -28,8 +31,9 @@ _VERBOSITY = _Verbosity()
 
 @contextmanager
 def silence(quiet: bool) -> Iterator[None]:
-    """No notes and no progress inside, if so; errors are told by `print_error`."""
-    before, _VERBOSITY.quiet = _VERBOSITY.quiet, quiet
+    """Suppress notes and progress inside, if `quiet`; errors are still printed."""
+    before = _VERBOSITY.quiet
+    _VERBOSITY.quiet = quiet
     try:
         yield
     finally:
@@ -37,17 +41,17 @@ def silence(quiet: bool) -> Iterator[None]:
 
 
 def is_plain_text() -> bool:
-    """Whether escape codes are unwanted: NO_COLOR is set to anything (no-color.org), or the terminal knows none."""
+    """Whether escape codes are unwanted: NO_COLOR is set (no-color.org) or TERM has none."""
     return bool(os.environ.get("NO_COLOR")) or os.environ.get("TERM") in ("dumb", "unknown")
 
 
 def is_watched() -> bool:
-    """Whether somebody may look at progress: stderr is a terminal, and --quiet was not asked for."""
+    """Whether to show progress: stderr is a terminal and --quiet was not given."""
     return sys.stderr.isatty() and not _VERBOSITY.quiet
 
 
 def console(*, stderr: bool = False, **settings: Any) -> Console:
-    """A rich console; every one of the command line is made here."""
+    """Create a rich console; all consoles of the command line are created here."""
     from rich.console import Console
 
     if is_plain_text():
@@ -57,7 +61,7 @@ def console(*, stderr: bool = False, **settings: Any) -> Console:
 
 @contextmanager
 def show_progress(doing: str) -> Iterator[Callable[[str], None]]:
-    """What runs, on stderr, if that is a terminal; call what it yields to say how far it is."""
+    """Show progress on stderr, if it is a terminal; call the yielded function with updates."""
     if not is_watched():
         yield lambda now: None
     elif is_plain_text():
@@ -72,7 +76,7 @@ def show_progress(doing: str) -> Iterator[Callable[[str], None]]:
 
 @contextmanager
 def _line_of_text(doing: str) -> Iterator[Callable[[str], None]]:
-    """Progress in one line that is written over, without escape codes."""
+    """Progress in one line that is overwritten, without escape codes."""
 
     def update(now: str) -> None:
         room = _width_of_stderr() - 1
@@ -89,15 +93,26 @@ def _line_of_text(doing: str) -> Iterator[Callable[[str], None]]:
 
 @contextmanager
 def counting(names: Sequence[str]) -> Iterator[Iterator[tuple[str, Callable[[str], None]]]]:
-    """Go through names with a bar on stderr, if that is a terminal; beside each one is what to call to say how far it is."""
+    """Iterate over names with a progress bar on stderr, if it is a terminal.
+
+    Each name comes with a function to call with updates.
+    """
     if not is_watched() or is_plain_text():
         with show_progress("Running") as update:
-            yield ((name, _prefixed(update, f"{index} of {len(names)}, {name}")) for index, name in enumerate(names, 1))
+            yield (
+                (name, _prefixed(update, f"{index} of {len(names)}, {name}"))
+                for index, name in enumerate(names, 1)
+            )
         return
     from rich.markup import escape
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+    )
     with Progress(*columns, console=console(stderr=True)) as bar:
         task = bar.add_task("", total=len(names))
 
@@ -110,7 +125,7 @@ def counting(names: Sequence[str]) -> Iterator[Iterator[tuple[str, Callable[[str
 
 
 def _prefixed(update: Callable[[str], None], name: str) -> Callable[[str], None]:
-    """Say it with the name before it; the name alone at once."""
+    """Return an update function that adds the name, after showing the name alone."""
     update(name)
     return lambda now: update(f"{name}: {now}")
 
@@ -129,7 +144,7 @@ def _erase() -> None:
 
 
 def note(*remarks: str) -> None:
-    """Remarks beside the answer."""
+    """Print remarks to stderr, unless --quiet."""
     if remarks and not _VERBOSITY.quiet:
         _erase()
         for text in remarks:
@@ -137,34 +152,58 @@ def note(*remarks: str) -> None:
 
 
 def print_error(text: str) -> None:
-    """What went wrong, which --quiet does not hide."""
+    """Print an error to stderr, also with --quiet."""
     print(f"metricshuffle: {' '.join(text.split())}", file=sys.stderr)
 
 
 def note_rows_are_people(user_column: str | None) -> None:
-    """Say once what a row was taken to be, where nobody said whose it is."""
+    """Note that every row counted as a person, if no user column was given."""
     if user_column is None:
-        note("Every row counted as another person; if a person may have several rows, name the column that tells them with --user-column.")
+        note(
+            "Every row counted as another person; if a person may have several rows, name "
+            "the column that identifies people with --user-column."
+        )
 
 
 def screen() -> Console:
-    """stdout as a rich console that wraps at words on a terminal and keeps lines whole elsewhere."""
-    return console(width=None if sys.stdout.isatty() else UNWATCHED_WIDTH, highlight=False, markup=False, emoji=False)
+    """Return stdout as a rich console that wraps at words on a terminal only."""
+    return console(
+        width=None if sys.stdout.isatty() else UNWATCHED_WIDTH,
+        highlight=False,
+        markup=False,
+        emoji=False,
+    )
 
 
 def encodable_text(text: str) -> str:
-    """Words as stdout can write them: letters that its encoding does not have are escaped, and end nothing with an error."""
+    """Escape characters that the encoding of stdout does not have."""
     encoding = sys.stdout.encoding or "utf-8"
     return text.encode(encoding, "backslashreplace").decode(encoding)
 
 
 def say(console: Console, *lines: str) -> None:
-    """Print lines of words; on a terminal an indented one goes on below its first word."""
-    from metricshuffle.cli.table_layout import fold_lines
-
+    """Print lines of text; on a terminal, indented lines wrap with a hanging indent."""
     for line in map(encodable_text, lines):
         indent = len(line) - len(line.lstrip())
         if sys.stdout.isatty() and indent and "\n" not in line:
-            console.print("\n".join(fold_lines(line.strip(), console.width, indent)), overflow="fold")
+            console.print(
+                "\n".join(fold_lines(line.strip(), console.width, indent)), overflow="fold"
+            )
         else:
             console.print(line, soft_wrap=not sys.stdout.isatty())
+
+
+def fold_lines(text: str, room: int, indent: int) -> list[str]:
+    """Break text at spaces into lines of at most `room` columns, with a hanging indent of two."""
+    from textwrap import wrap
+
+    begins = " " * indent
+    goes_on = " " * (indent + 2)
+    return wrap(
+        text,
+        max(room, indent + 4),
+        initial_indent=begins,
+        subsequent_indent=goes_on,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )

@@ -1,4 +1,4 @@
-"""Extras are asked for before anything is computed: whoever lacks one learns it at once, and not after minutes."""
+"""Checks for optional extras, made before anything is computed."""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ if TYPE_CHECKING:
 
 MODULES = {
     "geo": "pyproj",
+    "h3": "h3",
+    "s2": "s2sphere",
     "tables": "pyarrow.parquet",
     "transport": "ot",
     "client": "httpx",
@@ -20,11 +22,11 @@ MODULES = {
     "web": "starlette",
     "spark": "pyspark",
 }
-"""extra -> what is imported of it; pages know by themselves what they need."""
+"""Module to import for each extra; pages check their own extra."""
 
 
 def require_extras(*extras: str) -> None:
-    """A sentence that names the first extra that is missing."""
+    """Raise an error that names the first missing extra."""
     from metricshuffle.report.template_engine import EXTRA, require_report_extra
 
     for extra in extras:
@@ -35,18 +37,23 @@ def require_extras(*extras: str) -> None:
 
 
 def require_for_simulation(query: Query) -> None:
-    """What simulating answers of a query, and comparing them, takes: the earth mover's distance of users' items may need a solver.
+    """Require the solver that simulations of users' items may need for the earth mover's distance.
 
-    That is only looked for: importing it takes a second, which passes while other things are computed.
+    The solver is searched for, but not imported: the import takes a second, and can run later while
+    other things are computed.
     """
     from metricshuffle.queries.user_queries import UserHistogram
     from metricshuffle.simulation.fast_draws import needs_solver
 
-    if isinstance(query, UserHistogram) and needs_solver(query.people) and find_spec(MODULES["transport"]) is None:
+    if (
+        isinstance(query, UserHistogram)
+        and needs_solver(query.people)
+        and find_spec(MODULES["transport"]) is None
+    ):
         require_extras("transport")
 
 
 def require_for_places(query: Query) -> None:
-    """What turning degrees into cells, and answers back into degrees, takes."""
+    """Require the extra that converts between degrees and cells, if the query needs it."""
     if getattr(query.values_in, "box", None) is not None:
         require_extras("geo")

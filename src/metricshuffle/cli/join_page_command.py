@@ -1,4 +1,4 @@
-"""`metricshuffle join-page`: the page to take part on, for a site that is not the shuffler's."""
+"""`metricshuffle join-page`: the participants' page, for a site other than the shuffler's."""
 
 from __future__ import annotations
 
@@ -20,23 +20,44 @@ NAME = "index.html"
 
 def join_page(
     collection_file: CollectionFile,
-    output: Annotated[Path, typer.Option("--output", metavar="FOLDER", help=f"Where {NAME} goes; made if missing.")],
+    output: Annotated[
+        Path,
+        typer.Option(
+            "--output", metavar="FOLDER", help=f"Folder for {NAME}; it is created if missing."
+        ),
+    ],
     origin: Annotated[
         str,
-        typer.Option("--origin", metavar="URL", help="The site that will serve it, like https://survey.example: it is told on the page."),
+        typer.Option(
+            "--origin",
+            metavar="URL",
+            help=("Site that will serve the page, like https://survey.example; the page shows it."),
+        ),
     ] = "",
-    contact: Annotated[str, typer.Option("--contact", metavar="TEXT", help="Who answers questions: a sentence for the page.")] = "",
+    contact: Annotated[
+        str,
+        typer.Option(
+            "--contact",
+            metavar="TEXT",
+            help="Sentence that says who answers questions, shown on the page.",
+        ),
+    ] = "",
     background: Annotated[
         Path | None,
         typer.Option(
-            "--background", metavar="FILE.geojson", help="Lines and areas to draw on a map that is clicked, in longitude and latitude."
+            "--background",
+            metavar="FILE.geojson",
+            help=(
+                "GeoJSON file with lines and areas to draw on the map, in longitude and latitude."
+            ),
         ),
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Write the page to take part on for another site than the shuffler's, and tell its hash.
+    """Write the page on which people take part, for any web site, and print its hash.
 
-    What is promised is verified first. The page is one file that loads nothing; publish its hash, so that anybody can compare it.
+    The guarantees are verified first. The page is one file that loads nothing else; publish its
+    hash, so that everybody can compare it.
     """
     import json
     from hashlib import sha256
@@ -52,15 +73,31 @@ def join_page(
     site = validate_address(origin, "--origin") if origin else ""
     collection = Collection.load(collection_file)
     if not collection.terms.recipe.get("browser"):
-        raise InputError(f"this collection cannot be joined from a browser. {collection.terms.recipe.get('why', '')}")
+        raise InputError(
+            "this collection cannot be joined from a browser. "
+            f"{collection.terms.recipe.get('why', '')}"
+        )
     with show_progress("Verifying"):
         collection.verify()
-    text = join.join_page(collection, site, contact=contact, background=_drawn(collection, background))
-    page, digest = make_folder(output) / NAME, sha256(text.encode()).hexdigest()
+    text = join.join_page(
+        collection, site, contact=contact, background=_drawn(collection, background)
+    )
+    page = make_folder(output) / NAME
+    digest = sha256(text.encode()).hexdigest()
     write_text(page, text)
     shuffler = collection.terms.hops[0].url
     if as_json:
-        print(json.dumps({"page": str(page), "sha256": digest, "collection": collection.digest, "origin": site, "sends_to": shuffler}))
+        print(
+            json.dumps(
+                {
+                    "page": str(page),
+                    "sha256": digest,
+                    "collection": collection.digest,
+                    "origin": site,
+                    "sends_to": shuffler,
+                }
+            )
+        )
         return
     allowed = site or "URL"
     say(
@@ -68,18 +105,21 @@ def join_page(
         f"Wrote {page}.",
         f"  sha256 {digest}",
         f"  Publish this hash, and the digest of the collection: {collection.digest}",
-        f"  Reports go to {shuffler}, which takes them from another site only if it was started with --origin {allowed}.",
+        f"  Reports go to {shuffler}, which takes them from another site only if it was "
+        f"started with --origin {allowed}.",
     )
 
 
 def _drawn(collection: Collection, background: Path | None) -> Background | None:
-    """What lies beneath the net of a map, if that was given."""
+    """Read the background of a map, if one was given."""
     if background is None:
         return None
     from metricshuffle.report.map_background import read_background
     from metricshuffle.spaces import Grid
 
     grid = collection.task.query.values_in
-    if not isinstance(grid, Grid):  # (places in degrees are typed, and not chosen from a map)
-        raise InputError(f"--background is for maps, and this is a {collection.task.query.title}; leave it out.")
+    if not isinstance(grid, Grid):  # places in degrees are typed, not chosen on a map
+        raise InputError(
+            f"--background is for maps, and this is a {collection.task.query.title}; leave it out."
+        )
     return read_background(background, grid)

@@ -8,67 +8,105 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from metricshuffle.cli.shared_options import Json, choice, is_standard_output, load_release, number, writable
+from metricshuffle.cli.shared_options import (
+    Json,
+    choice,
+    is_standard_output,
+    load_release,
+    number_option,
+    writable,
+)
 from metricshuffle.errors import InputError
 
 if TYPE_CHECKING:
     from metricshuffle.tasks.release import Release
 
-FORMATS = ("html", "svg", "geojson", "csv")
-ENDINGS = {".html": "html", ".htm": "html", ".svg": "svg", ".geojson": "geojson", ".csv": "csv"}
+FORMATS = ("html", "svg", "png", "geojson", "csv")
+DRAWN = ("html", "svg", "png")
+ENDINGS = {".html": "html", ".htm": "html", ".svg": "svg", ".png": "png"}
+ENDINGS |= {".geojson": "geojson", ".csv": "csv"}
 
 
 def map_release(
-    release_file: Annotated[Path, typer.Argument(metavar="RELEASE", help="The release that `metricshuffle run` or `estimate` wrote.")],
+    release_file: Annotated[
+        Path,
+        typer.Argument(
+            metavar="RELEASE",
+            help="Release file that `metricshuffle run` or `metricshuffle estimate` wrote.",
+        ),
+    ],
     output: Annotated[
-        Path, typer.Option("--output", metavar="FILE", help="FILE.html, FILE.svg, FILE.geojson or FILE.csv; - is standard output.")
+        Path,
+        typer.Option(
+            "--output",
+            metavar="FILE",
+            help=(
+                "File to write, ending in .html, .svg, .png, .geojson or .csv; - is standard "
+                "output."
+            ),
+        ),
     ],
     format: Annotated[
         str | None,
-        typer.Option("--format", metavar="html|svg|geojson|csv", help="What to write, where the name of the file does not say it."),
+        typer.Option(
+            "--format",
+            metavar="html|svg|png|geojson|csv",
+            help="Format of the output; if left out, taken from the ending of the file name.",
+        ),
     ] = None,
     background: Annotated[
         Path | None,
         typer.Option(
-            "--background", metavar="FILE.geojson", help="Lines and areas to draw with the cells of a map, in longitude and latitude."
+            "--background",
+            metavar="FILE.geojson",
+            help=(
+                "GeoJSON file with lines, areas and named points (property `name`) to draw on the "
+                "map, in longitude and latitude."
+            ),
         ),
     ] = None,
-    level: Annotated[float, typer.Option("--level", parser=number, metavar="L", help="Of the intervals.")] = 0.95,
+    level: Annotated[
+        float, number_option("--level", "L", "Confidence level of the intervals.")
+    ] = 0.95,
     as_json: Json = False,
 ) -> None:
-    """A release as a map, bars, or steps with intervals (.html, .svg), or its cells as rows (.geojson, .csv)."""
+    """Draw a release (.html, .svg, .png: a map, bars or steps), or write it (.geojson, .csv)."""
     kind = _kind(output, format)
     to_screen = is_standard_output(output, as_json=as_json)
     if not 0.0 < level < 1.0:
         raise InputError(f"--level must lie strictly between 0 and 1, got {level:g}.")
-    if background is not None and kind not in ("html", "svg"):
-        raise InputError(f"--background is drawn in .html and .svg files only, not in .{kind}.")
+    if background is not None and kind not in DRAWN:
+        raise InputError(f"--background is drawn in .html, .svg and .png files, not in .{kind}.")
     writable(output, release_file, *([background] if background else []))
-    if kind in ("html", "svg"):
+    if kind in DRAWN:
         from metricshuffle.report.template_engine import require_report_extra
 
         require_report_extra()
     from metricshuffle.cli.console import show_progress
-    from metricshuffle.files import write_text
+    from metricshuffle.files import atomic_file
 
     with show_progress("Drawing"):
         release = load_release(release_file)
-        text = _text(release, kind, level, background)
-    write_text(output, text)
+        content = _content(release, kind, level, background)
+    with atomic_file(output, "w" if isinstance(content, str) else "wb") as stream:
+        stream.write(content)
     _print_summary(release, output, kind, level, as_json=as_json, to_screen=to_screen)
 
 
 def _kind(output: Path, format: str | None) -> str:
-    """What to write: told by the option, else by the ending of the file."""
+    """Return the format: that of the option, else that of the file's ending."""
     if format is not None:
         return choice("format", format, FORMATS)
     ending = output.suffix.lower()
     if ending not in ENDINGS:
-        raise InputError(f"--output {output} does not tell what to write; it must end in .html, .svg, .geojson or .csv; else add --format.")
+        raise InputError(
+            f"--output {output} does not show what to write; it must end in .html, .svg, "
+            ".png, .geojson or .csv; else add --format."
+        )
     return ENDINGS[ending]
 
 
-def _text(release: Release, kind: str, level: float, background: Path | None) -> str:
+def _content(release: Release, kind: str, level: float, background: Path | None) -> str | bytes:
     if kind == "csv":
         from metricshuffle.report.answer_export import answer_columns, csv_text
 
@@ -79,8 +117,9 @@ def _text(release: Release, kind: str, level: float, background: Path | None) ->
         return geojson_text(release, level)
     from metricshuffle.report.charts.answer_charts import answer_chart
     from metricshuffle.report.charts.release_maps import grid_of_box
+    from metricshuffle.report.charts.zone_maps import zones_plane
     from metricshuffle.report.map_page import page
-    from metricshuffle.spaces import Grid, Places
+    from metricshuffle.spaces import Grid, Places, ZonePairs, Zones
 
     map_background = None
     if background is not None:
@@ -88,43 +127,63 @@ def _text(release: Release, kind: str, level: float, background: Path | None) ->
         from metricshuffle.report.map_background import read_background
 
         grid = release.query.values_in
+        if isinstance(grid, Zones | ZonePairs):
+            grid = zones_plane(grid.zones if isinstance(grid, ZonePairs) else grid)
         if isinstance(grid, Places):
             grid = grid_of_box(grid)
         if not isinstance(grid, Grid):
-            raise InputError(f"--background is for maps, and this is a {release.query.title}; leave it out.")
+            raise InputError(
+                f"--background is for maps, and this is a {release.query.title}; leave it out."
+            )
         map_background = read_background(background, grid)
-        if not (map_background.areas or map_background.lines):
-            note(f"Nothing in {background} lies on the map (lines and areas are drawn, points are not).")
+        if not (map_background.areas or map_background.lines or map_background.names):
+            note(
+                f"Nothing in {background} lies on the map (lines, areas, and points with a "
+                "name are drawn)."
+            )
     if kind == "html":
         return page(release, level, map_background)
     chart = answer_chart(release, level, name="map", background=map_background)
-    return chart.svg() if release.title is None else replace(chart, title=f"{release.title}: {chart.title}").svg()
+    if release.title is not None:
+        chart = replace(chart, title=f"{release.title}: {chart.title}")
+    return chart.svg() if kind == "svg" else chart.png()
 
 
-def _print_summary(release: Release, output: Path, kind: str, level: float, *, as_json: bool, to_screen: bool) -> None:
-    """What was written, and what must not be lost with it."""
+def _print_summary(
+    release: Release, output: Path, kind: str, level: float, *, as_json: bool, to_screen: bool
+) -> None:
+    """Print what was written, and the guarantees that belong to it."""
     from metricshuffle.cli.console import note, say, screen
     from metricshuffle.report.answer_export import answer_columns, promise_sentences
 
     columns = answer_columns(release, level)
-    rows, holding = len(next(iter(columns.values()))), columns.get("zero_inside")
+    rows = len(next(iter(columns.values())))
+    holding = columns.get("zero_inside")
     if as_json:
         import json
 
         document = {
-            "output": str(output), "format": kind, "level": level, "rows": rows,
+            "output": str(output),
+            "format": kind,
+            "level": level,
+            "rows": rows,
             "above_zero": None if holding is None else sum(not zero_held for zero_held in holding),
-            "guarantee": str(release.guarantee), "if_shuffler_colludes": str(release.if_shuffler_colludes), "task": release.plan,
-        }  # fmt: skip
+            "guarantee": str(release.guarantee),
+            "if_shuffler_colludes": str(release.if_shuffler_colludes),
+            "task": release.plan,
+        }
         print(json.dumps(document, indent=2))
         return
     lines = [] if to_screen else [f"Wrote {output}."]
     if holding is not None:
         without = sum(not zero_held for zero_held in holding)
         lines.append(f"{without:,} of {rows:,} {100.0 * level:g} % intervals do not hold zero.")
-    if kind in ("csv", "svg"):
+    if kind in ("csv", "svg", "png"):
         lines.append(f"The .{kind} file holds no promises; publish them with it:")
-    lines += [*promise_sentences(release), *([f"Warning: {release.warning}"] if release.warning else [])]
+    lines += [
+        *promise_sentences(release),
+        *([f"Warning: {release.warning}"] if release.warning else []),
+    ]
     if to_screen:
         for line in lines:
             note(line)

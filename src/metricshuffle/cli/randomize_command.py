@@ -1,4 +1,4 @@
-"""`metricshuffle randomize`: the people's side."""
+"""`metricshuffle randomize`: clients turn values into randomized reports."""
 
 from __future__ import annotations
 
@@ -26,12 +26,19 @@ def randomize(
     plan_file: PlanFile,
     values: ValuesFile,
     reading: ReadingOptions,
-    output: Annotated[Path, typer.Option("--output", metavar="FILE", help="Where the reports go.")],
+    output: Annotated[
+        Path, typer.Option("--output", metavar="FILE", help="File for the randomized reports.")
+    ],
     round: CountedRound = None,
-    believe: Annotated[bool, typer.Option("--believe", help="Do not recompute the task's guarantees first.")] = False,
+    believe: Annotated[
+        bool, typer.Option("--believe", help="Skip the recomputation of the task's guarantees.")
+    ] = False,
     as_json: Json = False,
 ) -> None:
-    """Clients: verify the task and turn every value into a randomized report. Nothing but the reports leaves."""
+    """Clients: verify the task and turn every value into a randomized report.
+
+    Only the reports are written, not the values.
+    """
     writable(output, plan_file, values)
     is_standard_output(output, as_json=as_json)
     import json
@@ -44,22 +51,36 @@ def randomize(
     from metricshuffle.randomness import Randomness
     from metricshuffle.tasks import write_reports
 
-    task, source = load_task(plan_file, verified=False), Randomness.system()
+    task = load_task(plan_file, verified=False)
+    source = Randomness.system()
     require_for_places(task.query)
-    # Clients have no ledger, so that theirs is the first round; an analyst's, beside the plan, knows which one comes next.
+    # Clients have no ledger and take the first round; if an analyst's ledger is next to the plan,
+    # it determines the next round.
     if round is None:
-        round = 1 if written_in_place(plan_file) else Budget.beside(plan_file, task).next_round(task)
+        round = (
+            1 if written_in_place(plan_file) else Budget.beside(plan_file, task).next_round(task)
+        )
     rows = rows_of(values, task.query, reading)
     if not believe:
         verify_once(plan_file, task)
     with show_progress("Randomizing") as progress:
-        count = write_reports(task, output, task.randomized(rows.parts(progress), source, round=round))
+        count = write_reports(
+            task, output, task.randomized(rows.parts(progress), source, round=round)
+        )
     note(*rows.remarks)
     if as_json:
-        outside = {"clamped": rows.seen.clamped + rows.seen.clamped_people, "averaged_from_outside": rows.seen.averaged}
+        outside = {
+            "clamped": rows.seen.clamped + rows.seen.clamped_people,
+            "averaged_from_outside": rows.seen.averaged,
+        }
         document = {"reports": count, "output": str(output), "plan": task.digest, "round": round}
-        print(json.dumps({**document, **{name: number for name, number in outside.items() if number}}))
+        print(
+            json.dumps({**document, **{name: number for name, number in outside.items() if number}})
+        )
         return
     which = "" if task.rounds == 1 else f", for round {round} of {task.rounds:,}"
-    note(f"Wrote {count:,} report{'s' * (count != 1)} of {task.protocol.bits_per_user:,} bits to {output}{which}.")
+    note(
+        f"Wrote {count:,} report{'s' * (count != 1)} of {task.protocol.bits_per_user:,} "
+        f"bits to {output}{which}."
+    )
     note_rows_are_people(rows.user_column)

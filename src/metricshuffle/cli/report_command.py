@@ -7,7 +7,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from metricshuffle.cli.shared_options import Json, is_standard_output, load_plan, load_release, writable
+from metricshuffle.cli.shared_options import (
+    Json,
+    is_standard_output,
+    load_plan,
+    load_release,
+    writable,
+)
 
 if TYPE_CHECKING:
     from metricshuffle.planning import Plan
@@ -22,16 +28,34 @@ def report(
         Path,
         typer.Argument(
             metavar="PLAN",
-            help="The plan or the task that `metricshuffle plan` wrote (--save, --task); or a release alone, which holds its task.",
+            help=(
+                "Plan or task file that `metricshuffle plan` wrote (--save, --task), or a "
+                "release alone, which contains its task."
+            ),
         ),
     ],
     release_file: Annotated[
-        Path | None, typer.Argument(metavar="RELEASE", help="The release that `metricshuffle estimate` or `run` wrote (--output).")
+        Path | None,
+        typer.Argument(
+            metavar="RELEASE",
+            help=(
+                "Release file that `metricshuffle estimate` or `metricshuffle run` wrote "
+                "(--output)."
+            ),
+        ),
     ] = None,
-    output: Annotated[Path, typer.Option("--output", metavar="FILE", help="Where the page goes; - is standard output.")] = REPORT,
+    output: Annotated[
+        Path,
+        typer.Option(
+            "--output", metavar="FILE", help="File for the HTML page; - is standard output."
+        ),
+    ] = REPORT,
     as_json: Json = False,
 ) -> None:
-    """One page (offline, one file) about a plan and its release: three numbers, charts, what happens if, words for an assessment."""
+    """Write one page about a plan and its release, with charts and text for an assessment.
+
+    The page is one file that needs no network.
+    """
     from metricshuffle.report.template_engine import require_report_extra
 
     require_report_extra()
@@ -43,11 +67,11 @@ def report(
     from metricshuffle.cli.console import note, say, screen, show_progress
     from metricshuffle.files import write_text
     from metricshuffle.report.report_page import report as page_about
-    from metricshuffle.report.report_subject import Collection
+    from metricshuffle.report.report_subject import ReportSubject
 
     content = _read(plan_file)
     release = None if release_file is None else load_release(release_file)
-    collection = Collection.of(content, release)
+    collection = ReportSubject.of(content, release)
     with show_progress("Writing the report") as progress:
         page = page_about(collection, progress)
     write_text(output, page)
@@ -65,7 +89,7 @@ def report(
 
 
 def _read(file: Path) -> Plan | Task | Release:
-    """The plan, the task or the release in a file; it is read once, so that it may be a pipe."""
+    """Read the plan, task or release in a file; once, because it may be a pipe."""
     import json
 
     from metricshuffle.files import read_text
@@ -74,6 +98,10 @@ def _read(file: Path) -> Plan | Task | Release:
     text = read_text(file)
     try:
         data = json.loads(text)
-    except (ValueError, RecursionError):  # the reader of plans says what is wrong
+    except (ValueError, RecursionError):  # the plan reader reports the problem
         data = None
-    return load_release(file, text) if isinstance(data, dict) and data.get("format") == FORMAT else load_plan(file, text)
+    return (
+        load_release(file, text)
+        if isinstance(data, dict) and data.get("format") == FORMAT
+        else load_plan(file, text)
+    )

@@ -1,4 +1,4 @@
-"""Options that several commands share, and how their words become numbers."""
+"""Options that several commands share, and the parsing of their values."""
 
 from __future__ import annotations
 
@@ -11,7 +11,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from typer.models import OptionInfo
 
+from metricshuffle.cli.column_completion import complete_columns
 from metricshuffle.errors import InputError, PlanError
 
 if TYPE_CHECKING:
@@ -21,7 +23,7 @@ if TYPE_CHECKING:
 
 
 def number(text: str | float) -> float:
-    """A finite number."""
+    """Parse a finite number."""
     try:
         value = float(text)
     except ValueError:
@@ -32,7 +34,7 @@ def number(text: str | float) -> float:
 
 
 def whole(text: str | int) -> int:
-    """A whole number, also written like 1e6."""
+    """Parse a whole number, also written like 1e6."""
     try:
         return int(text)
     except ValueError:
@@ -46,75 +48,182 @@ def whole(text: str | int) -> int:
     return int(value)
 
 
-Json = Annotated[bool, typer.Option("--json", help="Print one JSON document to stdout and nothing else.")]
-PlanFile = Annotated[Path, typer.Argument(metavar="PLAN", help="The plan or the task that `metricshuffle plan` wrote (--save, --task).")]
+def parse_bound(name: str, text: str | None) -> int | float | None:
+    """Parse the end of a range: a whole number if it has no decimal point."""
+    if text is None:
+        return None
+    try:
+        return whole(text) if "." not in text else number(text)
+    except (ValueError, OverflowError):
+        try:
+            return number(text)
+        except ValueError:
+            raise InputError(f"--{name} must be a finite number, got {text!r}.") from None
+
+
+def parse_numbers(name: str, text: str | None) -> tuple[float, ...] | None:
+    """Parse numbers with commas between them."""
+    if text is None:
+        return None
+    try:
+        return tuple(number(part) for part in text.split(","))
+    except ValueError:
+        raise InputError(
+            f"--{name} must be numbers with commas between them, got {text!r}."
+        ) from None
+
+
+Json = Annotated[
+    bool, typer.Option("--json", help="Print one JSON document to stdout and nothing else.")
+]
+PlanFile = Annotated[
+    Path,
+    typer.Argument(
+        metavar="PLAN",
+        help="Plan or task file that `metricshuffle plan` wrote (--save, --task).",
+    ),
+]
 ValuesFile = Annotated[
     Path,
     typer.Argument(
-        metavar="VALUES", help="A CSV file with a header line, gzipped or not, or a Parquet file; a pipe, or - for standard input."
+        metavar="VALUES",
+        help=(
+            "CSV file with a header line (may be gzipped), Parquet file or pipe; - reads "
+            "standard input."
+        ),
     ),
 ]
 Columns = Annotated[
     list[str],
     typer.Option(
-        "--column", metavar="NAME",
-        help="The column that holds the values; places take it twice: latitude and longitude, or x and y, in this order.",
+        "--column",
+        metavar="NAME",
+        autocompletion=complete_columns,
+        help=(
+            "Column with the values; for places give it twice: first latitude or x, then "
+            "longitude or y."
+        ),
     ),
-]  # fmt: skip
-Clamp = Annotated[bool, typer.Option("--clamp", help="Move numbers outside the domain to its nearest end instead of refusing them.")]
+]
+Clamp = Annotated[
+    bool,
+    typer.Option(
+        "--clamp",
+        help=(
+            "Replace a number outside the range by the nearest end of the range instead of "
+            "rejecting it."
+        ),
+    ),
+]
 Coordinates = Annotated[
     str | None,
     typer.Option(
-        "--coordinates", metavar="cells|points|places",
-        help="What the two columns of places are: places (latitude and longitude; the default for a plan with --box), cells (column and "
-        "row, from 0; the default otherwise), or points (x and y in units).",
+        "--coordinates",
+        metavar="cells|points|places",
+        help=(
+            "What two columns contain: places (latitude, longitude; default for a plan with "
+            "--box), cells (column, row from 0; default otherwise) or points (x, y in "
+            "units)."
+        ),
     ),
-]  # fmt: skip
+]
 UserColumn = Annotated[
     str | None,
-    typer.Option("--user-column", metavar="NAME", help="The column that names whose row it is; without it every row is another person."),
+    typer.Option(
+        "--user-column",
+        metavar="NAME",
+        autocompletion=complete_columns,
+        help=(
+            "Column that identifies people; if left out, every row counts as a different person."
+        ),
+    ),
 ]
 PerUser = Annotated[
     str | None,
     typer.Option(
-        "--per-user", metavar="mean|sum|first|sample",
-        help="What to do with several rows of one person (refused by default): mean or sum of numbers, the first row, or one at random.",
+        "--per-user",
+        metavar="mean|sum|first|sample",
+        help=(
+            "How to combine several rows of one person: their mean or sum, the first row, "
+            "or one at random (sample). An error if left out."
+        ),
     ),
-]  # fmt: skip
+]
 Delimiter = Annotated[
     str | None,
     typer.Option(
-        "--delimiter", metavar="CHAR",
-        help="What separates the fields of a CSV line, a character or the word tab; told by the header if left out.",
+        "--delimiter",
+        metavar="CHAR",
+        help=(
+            "Character that separates the fields of a CSV line, or the word tab; detected "
+            "from the header if left out."
+        ),
     ),
-]  # fmt: skip
-Decimal = Annotated[str, typer.Option("--decimal", metavar=".|,", help="What marks decimals in a CSV file, a point or a comma.")]
-NoHeader = Annotated[
-    bool, typer.Option("--no-header", help="The CSV file has no header line; columns are named by their numbers: --column 2.")
 ]
-DropMissing = Annotated[bool, typer.Option("--drop-missing", help="Leave out rows that miss a value, and tell how many.")]
+Decimal = Annotated[
+    str,
+    typer.Option(
+        "--decimal",
+        metavar=".|,",
+        help="Decimal mark of numbers in a CSV file: a point or a comma.",
+    ),
+]
+NoHeader = Annotated[
+    bool,
+    typer.Option(
+        "--no-header",
+        help=(
+            "The CSV file has no header line; name columns by their numbers from 1, such as "
+            "--column 2."
+        ),
+    ),
+]
+DropMissing = Annotated[
+    bool,
+    typer.Option(
+        "--drop-missing", help="Leave out rows without a value, and print how many there are."
+    ),
+]
 DropOutside = Annotated[
     bool,
     typer.Option(
-        "--drop-outside", help="Leave out rows whose value is not one of the labels or lies outside the range or the box, and tell which."
+        "--drop-outside",
+        help=(
+            "Leave out rows whose value is not a known label or lies outside the range or "
+            "the box, and print which."
+        ),
     ),
 ]
-Users = Annotated[int, typer.Option("--users", parser=whole, metavar="N", help="How many people report.")]
+Users = Annotated[
+    int, typer.Option("--users", parser=whole, metavar="N", help="Number of people who report.")
+]
 Honest = Annotated[
     str | None,
-    typer.Option("--honest", metavar="H", help="Reports certainly from honest people: a count, a fraction or 90%; all if left out."),
-]  # fmt: skip
+    typer.Option(
+        "--honest",
+        metavar="H",
+        help=(
+            "Number of honest reports to rely on, as a count, a fraction or a percentage "
+            "(90%); all if left out."
+        ),
+    ),
+]
 Rounds = Annotated[
     int,
     typer.Option(
-        "--rounds", parser=whole, metavar="K", help="How often the same people are asked; the promise covers all rounds together."
+        "--rounds",
+        parser=whole,
+        metavar="K",
+        help=(
+            "Number of times that the same people report; the guarantee covers all rounds together."
+        ),
     ),
 ]
 
 
 @dataclass(frozen=True)
 class ReadingOptions:
-    """The options of every command that reads people's values from a file; `with_reading_options` puts them into its signature."""
+    """Options of every command that reads values; added to it by `with_reading_options`."""
 
     column: Columns
     user_column: UserColumn = None
@@ -128,10 +237,10 @@ class ReadingOptions:
     no_header: NoHeader = False
 
 
-def with_reading_options(command: Callable[..., None], **defaults: Any) -> Callable[..., None]:
-    """A command whose parameter `reading: ReadingOptions` is, to whoever types it, one option for each of its fields.
+def with_reading_options(command: Callable[..., None], **defaults: object) -> Callable[..., None]:
+    """Expand the parameter `reading: ReadingOptions` of a command into one option per field.
 
-    `defaults` are for options that must be given elsewhere, and need not be here.
+    `defaults` has default values of options that other commands require.
     """
     signature = inspect.signature(command, eval_str=True)
     options = [
@@ -154,9 +263,10 @@ def with_reading_options(command: Callable[..., None], **defaults: Any) -> Calla
 
 
 def load_plan(file: Path, text: str | None = None, *, verified: bool = True) -> Plan | Task:
-    """The plan or the task in a file (or in its text, if that was read already); what is wrong is told with the name of the file.
+    """Read a plan or task from a file, or from its `text` if the file was already read.
 
-    What it promises is computed again first, so that no command prints or uses a promise that is not true.
+    Errors name the file. The guarantees are recomputed first, so that no command prints or uses a
+    guarantee that is not true.
     """
     import json
 
@@ -167,10 +277,14 @@ def load_plan(file: Path, text: str | None = None, *, verified: bool = True) -> 
     text = read_text(file) if text is None else text
     try:
         data = json.loads(text)
-    except (ValueError, RecursionError):  # the reader of plans says what is wrong
+    except (ValueError, RecursionError):  # the plan reader reports the problem
         data = None
     try:
-        stored = Task.from_json(text) if isinstance(data, dict) and data.get("format") == TASK_FORMAT else Plan.from_json(text)
+        stored = (
+            Task.from_json(text)
+            if isinstance(data, dict) and data.get("format") == TASK_FORMAT
+            else Plan.from_json(text)
+        )
     except PlanError as error:
         raise PlanError(f"cannot use {display_name(file)}: {error}") from None
     if verified:
@@ -192,7 +306,7 @@ def verify_once(file: Path, task: Task) -> None:
 
 
 def load_release(file: Path, text: str | None = None) -> Release:
-    """The release in a file (or in its text, if that was read already), told in the same way."""
+    """Read a release from a file, or from its `text` if already read; errors name the file."""
     from metricshuffle.errors import NotCertified
     from metricshuffle.files import display_name, read_text
     from metricshuffle.tasks.release import Release
@@ -207,7 +321,7 @@ def load_release(file: Path, text: str | None = None) -> Release:
 
 
 def load_task(file: Path, *, verified: bool = True) -> Task:
-    """The task in a file, which may be a plan."""
+    """Read the task in a file, which may be a plan."""
     from metricshuffle.planning import Plan
 
     stored = load_plan(file, verified=verified)
@@ -215,34 +329,81 @@ def load_task(file: Path, *, verified: bool = True) -> Task:
 
 
 def choice(name: str, value: str, among: tuple[str, ...]) -> str:
-    """One of a few words, or a sentence that lists them."""
+    """Return the value if it is one of the words, otherwise raise an error that lists them."""
     if value not in among:
-        raise InputError(f"--{name} must be one of {', '.join(among)}, got {value!r}.")
+        from metricshuffle.display import nearest_word
+
+        raise InputError(
+            f"--{name} must be one of {', '.join(among)}, got {value!r}."
+            f"{nearest_word(value, among)}"
+        )
     return value
 
 
 def is_standard_output(*outputs: Path | None, as_json: bool) -> bool:
-    """Whether an output is standard output; a sentence if two things would be written there."""
+    """Whether an output is standard output; raises if two outputs would go there."""
     from metricshuffle.files import STANDARD_OUTPUT
 
     there = sum(output is not None and str(output) == STANDARD_OUTPUT for output in outputs)
     if there + as_json > 1 and there:
-        raise InputError("only one thing can be written to standard output; leave --json out, or give the name of a file instead of -.")
+        raise InputError(
+            "only one thing can be written to standard output; leave --json out, or give "
+            "the name of a file instead of -."
+        )
     return bool(there)
 
 
 def writable(output: Path | None, *inputs: Path, option: str = "--output") -> None:
-    """Refuse an output that cannot be written or that would replace an input, before any work is done; and two inputs from one stream."""
+    """Raise, before any work, if the output cannot be written or would replace an input.
+
+    Also raises if two inputs come from standard input.
+    """
     from metricshuffle.files import is_standard_input, written_in_place
 
     if sum(map(is_standard_input, inputs)) > 1:
-        raise InputError("only one input can come from standard input; give the name of a file, or of a pipe, for the others.")
+        raise InputError(
+            "only one input can come from standard input; give the name of a file, or of a "
+            "pipe, for the others."
+        )
     if output is None or (written_in_place(output) and not output.is_dir()):
         return
     if output.is_dir():
         raise InputError(f"{option} {output} is a folder; give the name of a file.")
     if not output.parent.is_dir():
-        raise InputError(f"{option} {output} lies in a folder that does not exist; make {output.parent} first.")
+        raise InputError(
+            f"{option} {output} lies in a folder that does not exist; make {output.parent} first."
+        )
     for input_file in inputs:
         if output.exists() and input_file.exists() and output.samefile(input_file):
-            raise InputError(f"{option} {output} is also the input; give another name, because it would be replaced.")
+            raise InputError(
+                f"{option} {output} is also the input; give another name, because it would "
+                "be replaced."
+            )
+
+
+def command_group(about: str) -> typer.Typer:
+    """Create a group of commands; without a subcommand it prints its help."""
+    group = typer.Typer(rich_markup_mode="rich", no_args_is_help=False)
+
+    @group.callback(invoke_without_command=True, help=about)
+    def print_help(context: typer.Context) -> None:
+        if context.invoked_subcommand is None:
+            print(context.get_help())
+
+    return group
+
+
+def number_option(name: str, metavar: str, help_text: str, panel: str | None = None) -> OptionInfo:
+    """Option that takes a finite number."""
+    info: OptionInfo = typer.Option(
+        name, parser=number, metavar=metavar, help=help_text, rich_help_panel=panel
+    )
+    return info
+
+
+def whole_option(name: str, metavar: str, help_text: str, panel: str | None = None) -> OptionInfo:
+    """Option that takes a whole number."""
+    info: OptionInfo = typer.Option(
+        name, parser=whole, metavar=metavar, help=help_text, rich_help_panel=panel
+    )
+    return info

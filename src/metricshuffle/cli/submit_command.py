@@ -1,4 +1,4 @@
-"""`metricshuffle submit`: take part in a collection, for oneself or for everybody in a file."""
+"""`metricshuffle submit`: take part in a collection, for yourself or for many people in a file."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from metricshuffle.collection.client.batch_submission import Submitted
     from metricshuffle.collection.client.client import Client
     from metricshuffle.collection.client.participants import Participants
-    from metricshuffle.data import ColumnRequest, Table
+    from metricshuffle.data import ColumnRequest, ColumnSource
     from metricshuffle.data.rows import Rows
     from metricshuffle.queries.query import Query
 
@@ -25,65 +25,124 @@ STDIN = "-"
 
 
 CollectionGiven = Annotated[
-    str, typer.Argument(metavar="COLLECTION", help="The file that `metricshuffle collection open` wrote, or the address of a collection.")
+    str,
+    typer.Argument(
+        metavar="COLLECTION",
+        help=(
+            "File that `metricshuffle collection open` wrote, or the web address of a collection."
+        ),
+    ),
 ]
 ManyValues = Annotated[
-    Path | None, typer.Argument(metavar="VALUES", help="A CSV or Parquet file with the values of many people; a pipe, or -.")
+    Path | None,
+    typer.Argument(
+        metavar="VALUES",
+        help=(
+            "CSV or Parquet file with the values of many people, or a pipe; - reads standard input."
+        ),
+    ),
 ]
 OwnValue = Annotated[
     list[str] | None,
     typer.Option(
-        "--value", metavar="V",
-        help="Your own value instead of a file; a place as LATITUDE,LONGITUDE (or X,Y); several times for several items of yours. What is "
-        "typed here stays in the history of the shell and is seen in the list of processes: - reads it from standard input, a line each.",
+        "--value",
+        metavar="V",
+        help=(
+            "Your own value instead of a file (a place as LATITUDE,LONGITUDE or X,Y; repeat "
+            "for several items). It shows in the shell history and the process list; - "
+            "reads it from standard input, one per line."
+        ),
     ),
-]  # fmt: skip
+]
 User = Annotated[
     str,
     typer.Option(
         "--user",
         metavar="NAME",
-        help="Who you are, for the outbox only, if several people use it; without it all of them are taken for one.",
+        help=(
+            "Your name in the outbox, which is not sent; required if several people share "
+            "an outbox, who otherwise count as one."
+        ),
     ),
 ]
 Ticket = Annotated[
     str | None,
     typer.Option(
-        "--ticket", metavar="T",
-        help="Your ticket, where the collection asks for one. It stays in the history of the shell; --ticket-file does not show it.",
+        "--ticket",
+        metavar="T",
+        help=(
+            "Your ticket, if the collection requires one; it remains in the shell history, "
+            "so prefer --ticket-file."
+        ),
     ),
-]  # fmt: skip
+]
 TicketsFile = Annotated[
     Path | None,
     typer.Option(
-        "--ticket-file", "--tickets-file", metavar="FILE",
-        help="A file with your ticket, or with tickets for everybody in VALUES, one in a line; - for standard input.",
+        "--ticket-file",
+        "--tickets-file",
+        metavar="FILE",
+        help=(
+            "File with your ticket, or with one ticket per line for the people in VALUES; - "
+            "is standard input."
+        ),
     ),
-]  # fmt: skip
+]
 OtherParts = Annotated[
     list[str] | None,
-    typer.Option("--part", metavar="COLLECTION", help="The other parts of a split, once for each: everybody draws one of all parts."),
+    typer.Option(
+        "--part",
+        metavar="COLLECTION",
+        help=(
+            "Another part of a split, repeated for each; every person is assigned to one of "
+            "all parts at random."
+        ),
+    ),
 ]
 OutboxFile = Annotated[
     Path | None,
     typer.Option(
-        "--outbox", metavar="FILE",
-        help="Where sealed reports are kept until they are stored; submissions.outbox beside COLLECTION if left out.",
+        "--outbox",
+        metavar="FILE",
+        help=(
+            "File that stores sealed reports until the shuffler has them; "
+            "submissions.outbox in the folder of COLLECTION if left out."
+        ),
     ),
-]  # fmt: skip
-Resend = Annotated[bool, typer.Option("--resend", help="Send what waits in the outbox, and nothing new.")]
+]
+Resend = Annotated[
+    bool,
+    typer.Option("--resend", help="Send the reports that wait in the outbox, and no new ones."),
+]
 Decline = Annotated[
     bool,
     typer.Option(
-        "--decline", help="Throw away the report that waits for you, and make none for that round; exit code 0: nothing was sent."
+        "--decline",
+        help=(
+            "Delete your unsent report from the outbox and make none for this round; exit "
+            "code 0: nothing was sent."
+        ),
     ),
 ]
 PinnedDigest = Annotated[
-    str | None, typer.Option("--digest", metavar="SHA256", help="The digest that was published; another collection is refused.")
+    str | None,
+    typer.Option(
+        "--digest",
+        metavar="SHA256",
+        help=("Published digest of the collection; a collection with another digest is rejected."),
+    ),
 ]
-Believe = Annotated[bool, typer.Option("--believe", help="Do not recompute the collection's guarantees first.")]
+Believe = Annotated[
+    bool, typer.Option("--believe", help="Skip the recomputation of the collection's guarantees.")
+]
 Patience = Annotated[
-    float, typer.Option("--patience", parser=number, metavar="SECONDS", help="How long a shuffler that does not answer is asked again.")
+    float,
+    typer.Option(
+        "--patience",
+        parser=number,
+        metavar="SECONDS",
+        help="How many seconds to retry if the shuffler does not answer.",
+    ),
 ]
 
 
@@ -104,10 +163,12 @@ def submit(
     patience: Patience = RETRY_SECONDS,
     as_json: Json = False,
 ) -> None:
-    """Take part: verify the collection, randomize, seal, write down, and send until it is stored. Nothing but sealed reports leaves.
+    """Take part: verify the collection, randomize, seal and send. Only sealed reports are sent.
 
-    Exit code 0: all reports are stored. The same command again sends what is missing, and never randomizes anybody's value again. Who has
-    reported and gives --value again gets exit code 2: nothing is sent, whatever the value is.
+    Reports are stored in the outbox and sent until the shuffler has stored them; exit code 0 means
+    that all are stored. The same command again sends what is missing and never randomizes a value
+    again. If you have already reported and give --value again, the exit code is 2 and nothing is
+    sent, whatever the value is.
     """
     _check_options(values, value, user, ticket, tickets_file, resend, decline)
     import json
@@ -123,10 +184,16 @@ def submit(
     require_extras("client")
     value = read_typed_lines() if value == [STDIN] else value
     if outbox is None and collection.startswith(("http://", "https://")):
-        raise InputError("name a file with --outbox, in which sealed reports are kept until they are stored.")
-    with Client([collection, *(part or [])], outbox, believe, digest=digest, patience=patience) as client:
+        raise InputError(
+            "name a file with --outbox, which keeps sealed reports until the shuffler has them."
+        )
+    with Client(
+        [collection, *(part or [])], outbox, believe, digest=digest, patience=patience
+    ) as client:
         require_for_places(client.task.query)
-        tickets = client.checked_tickets([ticket] if ticket is not None else read_tickets(tickets_file))
+        tickets = client.checked_tickets(
+            [ticket] if ticket is not None else read_tickets(tickets_file)
+        )
         if decline:
             _decline(client, user)
             return
@@ -134,18 +201,23 @@ def submit(
             with show_progress("Verifying"):
                 client.verify()
         if delay := client.collections[0].terms.delay:
-            note(f"Every report waits a random part of {delay:,} seconds before it is sent, as this collection asks for.")
+            note(
+                f"Every report waits a random part of {delay:,} seconds before it is sent, "
+                "as this collection asks for."
+            )
         remarks: list[str] = []
         participants: Participants | None = None
         if not resend:
             with show_progress("Reading") as progress:
-                participants, remarks = _read_participants(client, values, value or [], user, reading, progress)
+                participants, remarks = _read_participants(
+                    client, values, value or [], user, reading, progress
+                )
             note(*wording_lines_or_notice(client.task.title, client.task.question))
         with show_progress("Submitting") as progress:
             if participants is None:
                 done = run_sync(client.resend_async(tell=progress))
             else:
-                completed.append(str(client.outbox.path))  # what is told if it is interrupted
+                completed.append(str(client.outbox.path))  # an interruption message names it
                 done = run_sync(client.submit_crowd(participants, tickets, tell=progress))
         note(*remarks)
         if as_json:
@@ -153,7 +225,9 @@ def submit(
         elif done.complete and not (value and done.already):
             say(screen(), str(done) if done.people else "No report waits in the outbox.")
         if value and done.answers[0].before:
-            raise NotAllStored(already_reported_text(done.answers[0], client.outbox.path, user, "--user NAME"))
+            raise NotAllStored(
+                already_reported_text(done.answers[0], client.outbox.path, user, "--user NAME")
+            )
         _note_unused_values(bool(value), reading.user_column, done)
         if not done.complete:
             raise NotAllStored(f"{done} The same command again sends what is missing, or --resend.")
@@ -166,30 +240,48 @@ class NotAllStored(MetricShuffleError):
 
 
 def _check_options(
-    values: Path | None, value: list[str] | None, user: str, ticket: str | None, tickets_file: Path | None, resend: bool, decline: bool
+    values: Path | None,
+    value: list[str] | None,
+    user: str,
+    ticket: str | None,
+    tickets_file: Path | None,
+    resend: bool,
+    decline: bool,
 ) -> None:
-    """What does not fit together is refused before anything is read."""
+    """Raise for options that cannot be combined, before anything is read."""
     if sum((values is not None, bool(value), resend, decline)) != 1:
         raise InputError(
-            "give --value with your own value, or a file with the values of many people, or --resend, or --decline; one of these four."
+            "give --value with your own value, or a file with the values of many people, "
+            "or --resend, or --decline; one of these four."
         )
-    if (ticket is not None and not value) or (tickets_file is not None and not value and values is None):
-        raise InputError("--ticket belongs to --value, and --ticket-file to --value or to a file of values.")
+    if (ticket is not None and not value) or (
+        tickets_file is not None and not value and values is None
+    ):
+        raise InputError(
+            "--ticket belongs to --value, and --ticket-file to --value or to a file of values."
+        )
     if user and not (value or decline):
         raise InputError("--user belongs to --value or --decline.")
     if ticket is not None and tickets_file is not None:
         raise InputError("give --ticket or --ticket-file, not both.")
-    if [str(values), *(value or []), str(tickets_file)].count(STDIN) > 1 or (value and STDIN in value and len(value) > 1):
-        raise InputError("standard input is read once: give - once, and --value - by itself, with a line for each of your items.")
+    if [str(values), *(value or []), str(tickets_file)].count(STDIN) > 1 or (
+        value and STDIN in value and len(value) > 1
+    ):
+        raise InputError(
+            "standard input is read once: give - once, and --value - by itself, with a "
+            "line for each of your items."
+        )
 
 
 def read_typed_lines() -> list[str]:
-    """What is written on standard input, a value in a line."""
+    """Read values from standard input, one per line."""
     import sys
 
     lines = [line.strip() for line in sys.stdin.read().splitlines() if line.strip()]
     if not lines:
-        raise InputError("--value - reads your value from standard input, and nothing is written there.")
+        raise InputError(
+            "--value - reads your value from standard input, and nothing is written there."
+        )
     return lines
 
 
@@ -198,14 +290,19 @@ def _decline(client: Client, user: str) -> None:
 
     if not client.decline(user):
         raise NotAllStored(
-            "The report may have been sent before it was declined now; it is not sent again, and none is made for that round."
+            "The report may have been sent before it was declined now; it is not sent "
+            "again, and none is made for that round."
         )
     who = f"the user {user!r}" if user else "whoever uses this outbox without --user"
-    say(screen(), f"Nothing was sent, and nothing will be, for {who}: what waited is thrown away, and no report is made for that round.")
+    say(
+        screen(),
+        f"Nothing was sent, and nothing will be, for {who}: the waiting report is deleted, "
+        "and no report is made for that round.",
+    )
 
 
 def _note_unused_values(is_own: bool, user_column: str | None, done: Submitted) -> None:
-    """Values that were given now and are in no report."""
+    """Note that values given now were not used because reports already exist."""
     from metricshuffle.cli.console import note
     from metricshuffle.collection.client.batch_submission import RESUMED_MESSAGE
 
@@ -213,20 +310,49 @@ def _note_unused_values(is_own: bool, user_column: str | None, done: Submitted) 
         note(f"{RESUMED_MESSAGE} If you are somebody else, name yourself with --user.")
     elif user_column is not None and (before := done.already + done.resumed):
         people = f"{before:,} {'people' if before != 1 else 'person'}"
-        note(f"Reports of {people} were made before; nothing was made of what is said about them now.")
+        note(
+            f"Reports of {people} were made before; the values that were given for them now "
+            "are not used."
+        )
 
 
 def _document(client: Client, done: Submitted) -> dict[str, object]:
-    counts = {name: getattr(done, name) for name in ("people", "stored", "already", "resumed", "late", "refused", "waiting", "declined")}
-    return {**counts, "collections": [collection.digest for collection in client.collections], "outbox": str(client.outbox.path)}
+    counts = {
+        name: getattr(done, name)
+        for name in (
+            "people",
+            "stored",
+            "already",
+            "resumed",
+            "late",
+            "refused",
+            "waiting",
+            "declined",
+        )
+    }
+    return {
+        **counts,
+        "collections": [collection.digest for collection in client.collections],
+        "outbox": str(client.outbox.path),
+    }
 
 
 def _read_participants(
-    client: Client, values: Path | None, value: list[str], user: str, reading: ReadingOptions, progress: Callable[[str], None]
+    client: Client,
+    values: Path | None,
+    value: list[str],
+    user: str,
+    reading: ReadingOptions,
+    progress: Callable[[str], None],
 ) -> tuple[Participants, list[str]]:
-    """Whose values there are, all of them read and checked, and what is to be told about that."""
+    """Read and check all values; return the participants and remarks."""
     from metricshuffle.cli.input_rows import rows_of
-    from metricshuffle.collection.client.participants import Participants, as_rereadable_file, hash_file, participants_from_rows
+    from metricshuffle.collection.client.participants import (
+        Participants,
+        as_rereadable_file,
+        hash_file,
+        participants_from_rows,
+    )
 
     task = client.task
     if values is None:
@@ -237,43 +363,92 @@ def _read_participants(
         raise InputError("name the column of the file that holds the values, --column.")
     with as_rereadable_file(values) as path:
         rows = rows_of(path, task.query, reading)
-        return participants_from_rows(task, lambda: client.outbox, rows, hash_file(path), progress), rows.remarks
+        return participants_from_rows(
+            task, lambda: client.outbox, rows, hash_file(path), progress
+        ), rows.remarks
 
 
 def rows_from_options(typed: list[str], query: Query, reading: ReadingOptions) -> Rows:
-    """What was typed after --value, read in the same way as a file."""
+    """Read the values typed after --value in the same way as a file."""
     import csv
     import io
     from dataclasses import replace
 
+    from metricshuffle.cli.input_rows import reading_arguments
     from metricshuffle.data.csv_reader import CsvFormat, open_csv
     from metricshuffle.data.rows import Rows
-    from metricshuffle.spaces import Grid, Places
+    from metricshuffle.spaces import Grid, LabelledNumbers, NumberRows, Places, ZonePairs, Zones
 
-    if reading.column or reading.user_column or reading.per_user or reading.no_header or reading.delimiter:
-        raise InputError("--column, --user-column, --per-user, --delimiter and --no-header are for files; leave them out beside --value.")
+    if (
+        reading.column
+        or reading.user_column
+        or reading.per_user
+        or reading.no_header
+        or reading.delimiter
+    ):
+        raise InputError(
+            "--column, --user-column, --per-user, --delimiter and --no-header are for "
+            "files; leave them out beside --value."
+        )
     if len(typed) > 1 and query.items is None:
-        raise InputError(f"a {query.title} takes one value a person, and --value was given {len(typed)} times.")
-    apart, columns = (";" if reading.decimal == "," else ","), ["value"]
-    if isinstance(query.values_in, Grid | Places):
+        raise InputError(
+            f"a {query.title} takes one value a person, and --value was given {len(typed)} times."
+        )
+    apart = ";" if reading.decimal == "," else ","
+    columns = ["value"]
+    zones = query.values_in
+    by_place = isinstance(zones, Zones) and not set(typed) & set(zones.ids)
+    if isinstance(zones, Grid | Places) or (by_place and all(apart in text for text in typed)):
         columns = ["first", "second"]
         if any(text.count(apart) != 1 for text in typed):
-            raise InputError(f"a place is two numbers with {apart!r} between them, like --value 46.95,7.44; got {typed[0]!r:.60}.")
-    fields = [text.split(apart) if len(columns) == 2 else [text] for text in typed]
+            raise InputError(
+                f"a place is two numbers with {apart!r} between them, like --value "
+                f"46.95,7.44; got {typed[0]!r:.60}."
+            )
+    if isinstance(query.values_in, LabelledNumbers):
+        columns = ["label", "number"]
+        if any(apart not in text for text in typed):
+            raise InputError(
+                f"an answer is a label and a number with {apart!r} between them, like --value "
+                f"{query.values_in.labels.labels[0]}{apart}3; got {typed[0]!r:.60}."
+            )
+    # A label may contain the separator, a number does not.
+    fields = [text.rsplit(apart, 1) if len(columns) == 2 else [text] for text in typed]
+    if isinstance(query.values_in, ZonePairs):
+        fields = [text.split(apart) for text in typed]
+        columns = [f"part {number}" for number in range(len(fields[0]))]
+        if len(columns) not in (2, 4):
+            raise InputError(
+                f"a trip is two ids of zones with {apart!r} between them, or four degrees; got "
+                f"{typed[0]!r:.60}."
+            )
+    if isinstance(query.values_in, NumberRows):
+        columns = [f"number {place}" for place in range(len(query.values_in.columns))]
+        fields = [text.split(apart) for text in typed]
+        if any(len(row) != len(columns) for row in fields):
+            raise InputError(
+                f"an answer is {len(columns):,} numbers with {apart!r} between them, in the order "
+                f"of {', '.join(query.values_in.columns[:5])}; got {typed[0]!r:.60}."
+            )
     user_column = "user" if query.items is not None else None
     text = io.StringIO()
-    csv.writer(text, delimiter="\t").writerows([["user", *columns], *(["you", *row] for row in fields)])
-    data, form = text.getvalue().encode(), replace(CsvFormat.of(None, reading.decimal, no_header=False), delimiter="\t")
+    csv.writer(text, delimiter="\t").writerows(
+        [["user", *columns], *(["you", *row] for row in fields)]
+    )
+    data = text.getvalue().encode()
+    form = replace(CsvFormat.of(None, reading.decimal, no_header=False), delimiter="\t")
 
-    def opened(wanted: Sequence[ColumnRequest]) -> Table:
+    def opened(wanted: Sequence[ColumnRequest]) -> ColumnSource:
         return open_csv(io.BytesIO(data), data[:4], "--value", tuple(wanted), form)
 
-    where = {"coordinates": reading.coordinates, "clamp": reading.clamp, "decimal": reading.decimal}
-    return Rows.of(opened, query, columns, user_column=user_column, **where)  # type: ignore[arg-type]
+    options = replace(
+        reading, column=columns, user_column=user_column, drop_missing=False, drop_outside=False
+    )
+    return Rows.of(opened, query, decimal=reading.decimal, **reading_arguments(options))
 
 
 def read_tickets(path: Path | None) -> list[str]:
-    """The tickets of a file, one in a line."""
+    """Read tickets from a file, one per line."""
     if path is None:
         return []
     import sys
@@ -282,7 +457,7 @@ def read_tickets(path: Path | None) -> list[str]:
 
     tickets = (sys.stdin.read() if str(path) == STDIN else read_text(path)).split()
     if len(set(tickets)) != len(tickets):
-        raise InputError(f"a ticket stands twice in {path}; everybody has one of her own.")
+        raise InputError(f"{path} contains a ticket twice; every person needs another ticket.")
     return tickets
 
 

@@ -1,150 +1,136 @@
-"""Tables of the terminal: side by side where they fit, stacked where they do not; a number is never cut."""
+"""Tables for the terminal: rich tables if all columns fit, otherwise one block of lines per row."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from rich.console import Console, ConsoleOptions, RenderResult
+from rich import box
+from rich.console import Console, ConsoleOptions, RenderResult
+from rich.measure import Measurement, measure_renderables
+from rich.table import Table
+from rich.text import Text
+
+from metricshuffle.cli.console import fold_lines
 
 COLUMN_GAP = 2
 INDENT = 3
-"""Of the lines below the name of a stacked row; a mark like "->" stands in it."""
+"""Indentation below the name of a stacked row, which leaves room for a mark like "->"."""
 MIN_TEXT_WIDTH = 16
-"""A column of words that is narrower than this (and than its longest cell) is no pleasure to read: stack instead."""
+"""Minimum width of a text column; below it rows are stacked."""
+UNLIMITED_WIDTH = 10_000
 
 
 @dataclass(frozen=True)
 class Column:
-    """What a column is called (lines as they stand above it), and how its cells may be laid out."""
+    """Title of a column, with its line breaks, and the layout of its cells."""
 
     title: str = ""
     number: bool = False
-    """To the right."""
+    """Align to the right."""
     wraps: bool = False
-    """Words, which may go on in the next line, at a space."""
+    """Wrap text at spaces."""
     once: bool = False
-    """Left empty where it repeats the row above, if rows stand below each other."""
+    """Leave empty where it repeats the row above, unless rows are stacked."""
     heads: bool = False
-    """Names a row where rows are stacked; the first column with a title if none does."""
+    """Use as the name of a stacked row; by default the first column with a title is used."""
 
     @property
     def name(self) -> str:
-        """On one line."""
+        """The title on one line."""
         return " ".join(self.title.split())
-
-    def widest(self, cells: Sequence[str]) -> int:
-        return max(_width(line) for text in (self.title, *cells) for line in text.split("\n"))
-
-    def least(self, cells: Sequence[str]) -> int:
-        """As narrow as it may get."""
-        widest = self.widest(cells)
-        if not self.wraps:
-            return widest
-        longest_word = max((_width(word) for text in (self.title, *cells) for word in text.split()), default=0)
-        return max(longest_word, min(widest, MIN_TEXT_WIDTH))
 
 
 @dataclass(frozen=True)
 class Line:
-    """The cells of a row, and how they look."""
+    """The cells of a row and their styles."""
 
     cells: tuple[str, ...]
     style: str = ""
     last: str = ""
-    """How the last cell looks, beside that."""
+    """Additional style of the last cell."""
 
 
 @dataclass(frozen=True)
 class TableLayout:
-    """A table for a rich console. What stands before the name of a row in columns without a title is a mark, like "->"."""
+    """A table for a rich console.
+
+    In columns without a title, cells before the name of a row are marks, like "->".
+    """
 
     columns: tuple[Column, ...]
     lines: tuple[Line, ...]
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        widths = self.widths(options.max_width)
-        yield from self._stack_rows(options.max_width) if widths is None else self._side_by_side(widths)
+        widths = self._widths(console, options)
+        yield from (
+            self._stacked_rows(options.max_width) if widths is None else [self._table(widths)]
+        )
 
-    def _cells(self, index: int) -> list[str]:
-        return [line.cells[index] for line in self.lines]
+    def _widths(self, console: Console, options: ConsoleOptions) -> list[int] | None:
+        """Width of each column; None if there is not enough room.
 
-    def widths(self, room: int) -> list[int] | None:
-        """How wide each column is in so much room; None if there is too little for all of them."""
-        room -= COLUMN_GAP * (len(self.columns) - 1)
-        widths = [column.least(self._cells(index)) for index, column in enumerate(self.columns)]
-        wanted = [column.widest(self._cells(index)) for index, column in enumerate(self.columns)]
-        spare = room - sum(widths)
+        The widths that rich chooses would break words: rich narrows the widest column, however long
+        its words are.
+        """
+        widths = []
+        wanted = []
+        for index, column in enumerate(self.columns):
+            texts = [Text(column.title), *(Text(line.cells[index]) for line in self.lines)]
+            measured: Measurement = measure_renderables(
+                console, options.update(width=UNLIMITED_WIDTH), texts
+            )
+            wanted.append(measured.maximum)
+            narrowest = max(measured.minimum, min(measured.maximum, MIN_TEXT_WIDTH))
+            widths.append(narrowest if column.wraps else measured.maximum)
+        spare = options.max_width - COLUMN_GAP * (len(widths) - 1) - sum(widths)
         if spare < 0:
             return None
-        while spare > 0 and widths != wanted:
-            # Whoever lacks most gets the next place.
+        for _ in range(min(spare, sum(wanted) - sum(widths))):
             lacking = max(range(len(widths)), key=lambda index: wanted[index] - widths[index])
             widths[lacking] += 1
-            spare -= 1
         return widths
 
-    def _side_by_side(self, widths: list[int]) -> RenderResult:
-        from rich import box
-        from rich.table import Table
-        from rich.text import Text
-
-        table = Table(box=box.SIMPLE_HEAD, padding=(0, COLUMN_GAP - 1, 0, 0), pad_edge=False, show_edge=False)
+    def _table(self, widths: list[int]) -> Table:
+        table = Table(
+            box=box.SIMPLE_HEAD, padding=(0, COLUMN_GAP - 1, 0, 0), pad_edge=False, show_edge=False
+        )
         for column, width in zip(self.columns, widths, strict=True):
-            justify = "right" if column.number else "left"
-            table.add_column(Text(column.title), justify=justify, width=width, no_wrap=not column.wraps, overflow="fold")  # type: ignore[arg-type]
-        before: tuple[str, ...] = ("",) * len(self.columns)
-        for line in self.lines:
-            texts = (
-                "" if column.once and cell == above else cell for column, cell, above in zip(self.columns, line.cells, before, strict=True)
+            table.add_column(
+                Text(column.title),
+                justify="right" if column.number else "left",
+                width=width,
+                no_wrap=not column.wraps,
+                overflow="fold",
             )
-            *cells, last = map(Text, texts)
+        above: tuple[str, ...] = ("",) * len(self.columns)
+        for line in self.lines:
+            repeats = (
+                column.once and cell == old
+                for column, cell, old in zip(self.columns, line.cells, above, strict=True)
+            )
+            *cells, last = (
+                Text("" if repeated else cell)
+                for repeated, cell in zip(repeats, line.cells, strict=True)
+            )
             last.stylize(line.last)
             table.add_row(*cells, last, style=line.style or None)
-            before = line.cells
-        yield table
+            above = line.cells
+        return table
 
-    def _stack_rows(self, room: int) -> RenderResult:
-        """Each row as a small block: its name, and a line "name: value" for every other cell that is not empty."""
-        from rich.text import Text
-
-        for index, line in enumerate(self.lines):
-            mark, name, facts = self._block(line)
-            block = [*fold_lines(f"{mark} {name}" if mark else name, room, 0)]
-            for fact in facts:
-                block += fold_lines(fact, room, INDENT)
-            yield Text("\n".join(([""] if index else []) + block), style=line.style, overflow="fold")
-
-    def _block(self, line: Line) -> tuple[str, str, list[str]]:
-        """The mark, the name and the other facts of a row."""
-        heads = [index for index, column in enumerate(self.columns) if column.heads]
-        head = heads[0] if heads else next(index for index, column in enumerate(self.columns) if column.title)
-        mark = " ".join(cell for cell, column in zip(line.cells[:head], self.columns[:head], strict=True) if cell and not column.title)
-        name = line.cells[head]
-        if self.columns[head].number:
-            name = f"{self.columns[head].name} {name}"
-        facts = [
-            f"{column.name}: {cell}"
-            for index, (column, cell) in enumerate(zip(self.columns, line.cells, strict=True))
-            if cell and column.title and index != head
+    def _stacked_rows(self, room: int) -> Iterator[Text]:
+        """Each row as a block: its name, and a line "name: value" for every nonempty cell."""
+        titled = [
+            index for index, column in enumerate(self.columns) if column.title or column.heads
         ]
-        return mark, name, facts
-
-
-def fold_lines(text: str, room: int, indent: int) -> list[str]:
-    """Lines that fit, broken at spaces only (but for a word that is wider than the terminal); further ones stand deeper."""
-    from textwrap import wrap
-
-    begins, goes_on = " " * indent, " " * (indent + 2)
-    return wrap(
-        text, max(room, indent + 4), initial_indent=begins, subsequent_indent=goes_on, break_long_words=False, break_on_hyphens=False
-    )
-
-
-def _width(text: str) -> int:
-    """Places that a text takes in a terminal."""
-    from rich.cells import cell_len
-
-    return cell_len(text)
+        head = next((index for index in titled if self.columns[index].heads), titled[0])
+        for index, line in enumerate(self.lines):
+            cells = list(zip(self.columns, line.cells, strict=True))
+            mark = [cell for column, cell in cells[:head] if cell and not column.title]
+            name = [self.columns[head].name] if self.columns[head].number else []
+            block = [""] if index else []
+            block += fold_lines(" ".join([*mark, *name, line.cells[head]]), room, 0)
+            for column, cell in cells[:head] + cells[head + 1 :]:
+                if cell and column.title:
+                    block += fold_lines(f"{column.name}: {cell}", room, INDENT)
+            yield Text("\n".join(block), style=line.style, overflow="fold")

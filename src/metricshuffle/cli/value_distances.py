@@ -1,4 +1,4 @@
-"""How far apart the values in a file are, for whoever has to choose a distance: shown on this machine, and kept out of every plan."""
+"""Distances between the values in a file: shown here to help choose one, never in a plan."""
 
 from __future__ import annotations
 
@@ -14,27 +14,28 @@ if TYPE_CHECKING:
 
 HOW_TO = "docs/how-to/choose-a-distance.md"
 HOW_TO_CHOOSE = (
-    "Choose a distance within which nobody would mind being taken for somebody else; a round number that could be named without looking "
-    f"tells nothing about the people ({HOW_TO})."
+    "Choose a distance within which nobody would mind being mistaken for somebody else; a "
+    "round number that could be named without looking "
+    f"says nothing about the people ({HOW_TO})."
 )
 
 
 @dataclass(frozen=True)
 class ValueFile:
-    """Which columns of which file are looked at."""
+    """A file of values and its reading options."""
 
     file: Path
     options: ReadingOptions
 
     def sentences(self, query: Query, distance: float | None) -> list[str]:
-        """How far apart they are, and how many lie outside the range."""
+        """Say how far apart the values are, and how many lie outside the range."""
         from metricshuffle.cli.console import show_progress
         from metricshuffle.cli.input_rows import rows_of
-        from metricshuffle.data.value_parts import join_parts
+        from metricshuffle.data.query_values import join_parts
         from metricshuffle.planning.pairwise_distances import summarize_distances
-        from metricshuffle.spaces import Categories
+        from metricshuffle.spaces import Categories, ZonePairs, Zones
 
-        labels = isinstance(query.values_in, Categories)
+        labels = isinstance(query.values_in, Categories | Zones | ZonePairs)
         rows = rows_of(self.file, query, replace(self.options, clamp=not labels))
         with show_progress(f"Reading {self.file}") as progress:
             values = join_parts(rows.parts(progress))
@@ -44,14 +45,21 @@ class ValueFile:
 
 
 def value_file(file: Path | None, options: ReadingOptions) -> ValueFile | None:
-    """What the options name, or a sentence where they belong to a file that is not named."""
+    """Return the named file; raises if its options are given without it."""
     if file is not None:
         return ValueFile(file, options)
     stray = {
-        "--user-column": options.user_column, "--per-user": options.per_user, "--coordinates": options.coordinates,
-        "--delimiter": options.delimiter, "--drop-missing": options.drop_missing or None, "--no-header": options.no_header or None,
-    }  # fmt: skip
+        "--user-column": options.user_column,
+        "--per-user": options.per_user,
+        "--coordinates": options.coordinates,
+        "--delimiter": options.delimiter,
+        "--drop-missing": options.drop_missing or None,
+        "--no-header": options.no_header or None,
+    }
     for option, value in stray.items():
         if value is not None:
-            raise InputError(f"{option} belongs to --values FILE, the values to look at before a distance is chosen; give both.")
+            raise InputError(
+                f"{option} belongs to --values FILE, the values to look at before a "
+                "distance is chosen; give both."
+            )
     return None

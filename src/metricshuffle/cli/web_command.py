@@ -21,26 +21,49 @@ TOKEN_VARIABLE = "METRICSHUFFLE_WEB_TOKEN"  # noqa: S105 - the name of it
 
 def web(
     host: Annotated[
-        str, typer.Option("--host", metavar="ADDRESS", help="Where to listen; another one than this machine's own needs a token.")
+        str,
+        typer.Option(
+            "--host",
+            metavar="ADDRESS",
+            help=(
+                "Address to listen on; an address that other machines can reach requires a token."
+            ),
+        ),
     ] = "127.0.0.1",
-    port: Annotated[int, typer.Option("--port", parser=whole, metavar="N", help="Which port; 0 takes a free one.")] = 0,
+    port: Annotated[
+        int,
+        typer.Option(
+            "--port", parser=whole, metavar="N", help="Port to listen on; 0 selects a free port."
+        ),
+    ] = 0,
     token: Annotated[
         str | None,
         typer.Option(
             "--token",
             metavar="WORD",
-            help="What opens the page, 8 letters or more; random if left out. Others on this machine see it in the list of processes: "
-            "rather give it in a file.",
+            help=(
+                "Token that opens the page, at least 8 letters or digits; random if left out. "
+                "Visible in the list of processes: prefer --token-file."
+            ),
         ),
     ] = None,
     token_file: Annotated[
         Path | None,
-        typer.Option("--token-file", metavar="FILE", help=f"A file with that word; {TOKEN_VARIABLE} is looked at if neither is given."),
+        typer.Option(
+            "--token-file",
+            metavar="FILE",
+            help=(
+                "File with the token; if neither option is given, the environment variable "
+                f"{TOKEN_VARIABLE}."
+            ),
+        ),
     ] = None,
-    no_browser: Annotated[bool, typer.Option("--no-browser", help="Do not open a browser; print the link only.")] = False,
+    no_browser: Annotated[
+        bool, typer.Option("--no-browser", help="Print the link without opening a browser.")
+    ] = False,
     as_json: Json = False,
 ) -> None:
-    """Open the planner page: ask, wish, see, try and take along in a browser. It loads and sends nothing; Ctrl-C ends it."""
+    """Open the planner page in a browser. It loads nothing from other machines; Ctrl-C ends it."""
     import json
 
     from metricshuffle.cli.console import note, say, screen
@@ -50,7 +73,9 @@ def web(
 
     def ready(where: Address) -> None:
         if as_json:
-            print(json.dumps({"url": where.url, "host": where.host, "port": where.port}), flush=True)
+            print(
+                json.dumps({"url": where.url, "host": where.host, "port": where.port}), flush=True
+            )
         else:
             say(screen(), f"The page: {where.url}")
             note("Whoever has this link can use the page. Ctrl-C ends it.")
@@ -63,7 +88,7 @@ def web(
 
 
 def _read_token(token: str | None, file: Path | None) -> str | None:
-    """The word that was chosen to open the page, wherever it stands; None if nobody chose one."""
+    """Return the chosen token of the page, from the option, a file or the environment, or None."""
     if token is not None and file is not None:
         raise InputError("give --token or --token-file, and not both.")
     if file is not None:

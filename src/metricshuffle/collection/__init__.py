@@ -1,1 +1,1 @@
-"""The collection service: sealed reports from many people, a shuffler that cannot read them, an analyst who cannot link them."""
+"""Collection service: sealed reports, a shuffler that cannot read them, an analyst."""

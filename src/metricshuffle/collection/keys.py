@@ -1,7 +1,8 @@
-"""Secrets: the analyst's key, the operator's token, and the keys of each collection, which are destroyed before anything is released.
+"""Secret keys: of the analyst, of the operator (a token), and of each collection.
 
-A file of a secret can be read by its owner alone. Destroying one overwrites it first, which is certain on a plain file system only: flash,
-snapshots and backups keep copies.
+The keys of a collection are destroyed before its output is released. A secret's file is readable by
+its owner only. Destroying it overwrites it first, which erases it for certain only on a plain file
+system: flash memory, snapshots and backups keep copies.
 """
 
 from __future__ import annotations
@@ -12,10 +13,11 @@ import hmac
 import os
 import secrets
 import stat
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from metricshuffle.collection.sealed_boxes import KEY_BYTES, PrivateKey
 from metricshuffle.collection.signatures import SigningKey
@@ -23,41 +25,52 @@ from metricshuffle.collection.terms import Party
 from metricshuffle.errors import InputError, PlanError
 from metricshuffle.files import check_private, make_folder
 
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
 TOKEN_BYTES = 32
 TAG_BYTES = 16
 OWNER_BYTES = 16
 NONCE_BYTES = 12
+LEASE_BYTES = 16
+DAMAGED_REPORT = "a stored report is damaged, or the keys belong to another database."
 ANALYST_FORMAT = "metricshuffle-analyst-key/1"
 PUBLIC_FORMAT = "analyst1"
-PRIVATE_FILE, PRIVATE_FOLDER = 0o600, 0o700
+PRIVATE_FILE = 0o600
+PRIVATE_FOLDER = 0o700
 
 
 def derive_key(secret: bytes, purpose: str) -> bytes:
-    """32 bytes for one purpose out of a secret of 32 random ones (HKDF-SHA256)."""
+    """Derive 32 bytes for one purpose from a secret of 32 random bytes (HKDF-SHA256)."""
     from cryptography.hazmat.primitives import hashes
     from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
-    return HKDF(hashes.SHA256(), TOKEN_BYTES, None, f"metricshuffle {purpose}".encode()).derive(secret)
+    return HKDF(hashes.SHA256(), TOKEN_BYTES, None, f"metricshuffle {purpose}".encode()).derive(
+        secret
+    )
 
 
 def release_token(key: PrivateKey) -> str:
-    """With this whoever holds the key asks for what was released to it."""
+    """Token with which the owner of a key fetches the output that is released to it."""
     return derive_key(key.data, "release").hex()
 
 
 def token_hash(token: str) -> str:
-    """What is published of a token."""
+    """Public hash of a token."""
     return hashlib.sha256(b"metricshuffle token\0" + token.encode()).hexdigest()
 
 
 def matches_token(token: str, hashed: str) -> bool:
-    """Whether a token has that hash, told in constant time."""
+    """Return whether a token has the given hash, in constant time."""
     return hmac.compare_digest(token_hash(token), hashed)
 
 
 @dataclass(frozen=True)
 class AnalystKey:
-    """What opens messages. It never leaves the analyst: others get `public`, the operator's --analyst."""
+    """Private key of the analyst.
+
+    It never leaves the analyst; others get `public`, which is the operator's --analyst.
+    """
 
     private: PrivateKey
 
@@ -71,18 +84,21 @@ class AnalystKey:
 
     @property
     def public(self) -> str:
-        """In one word: the key that messages are sealed for, and the hash of the release token."""
+        """Public key that messages are sealed for and hash of the release token, as one word."""
         return f"{PUBLIC_FORMAT}-{self.private.public.data.hex()}-{token_hash(self.token)}"
 
     def save(self, path: str | Path) -> None:
-        """A new file; one that is there is never replaced, because a lost key loses everything that was sealed for it."""
+        """Write a new file. An existing file is never replaced, because its key would be lost."""
         write_secret(Path(path), f"{ANALYST_FORMAT}\n{self.private.data.hex()}\n".encode())
 
     @classmethod
     def load(cls, path: str | Path) -> AnalystKey:
         lines = read_secret(Path(path)).decode("ascii", "replace").split()
         if len(lines) != 2 or lines[0] != ANALYST_FORMAT or len(lines[1]) != 2 * KEY_BYTES:
-            raise InputError(f"{path} is not an analyst's key, as metricshuffle analyst key --output FILE makes it.")
+            raise InputError(
+                f"{path} is not an analyst's key, as metricshuffle analyst key --output "
+                "FILE makes it."
+            )
         check_private(Path(path), "the analyst's key")
         try:
             return cls(PrivateKey(bytes.fromhex(lines[1])))
@@ -91,16 +107,94 @@ class AnalystKey:
 
 
 def analyst_of(public: str, name: str = "") -> Party:
-    """The analyst of a collection, from what her key printed."""
+    """Return the analyst of a collection, given `AnalystKey.public`."""
     parts = public.strip().split("-")
     if len(parts) != 3 or parts[0] != PUBLIC_FORMAT:
-        raise InputError(f"the public half of an analyst's key starts with {PUBLIC_FORMAT}-, got {public[:40]!r}.")
+        raise InputError(
+            f"the public half of an analyst's key starts with {PUBLIC_FORMAT}-, got "
+            f"{public[:40]!r}."
+        )
     return Party(key=parts[1], release=parts[2], name=name)
+
+
+def keyed_hash(key: bytes, data: bytes, size: int) -> bytes:
+    return hashlib.blake2b(data, digest_size=size, key=key).digest()
+
+
+@dataclass(frozen=True)
+class LeaseKeys:
+    """Secrets of a collection that an edge has under a lease.
+
+    They open reports and encrypt them for storage. They do not decrypt what others stored.
+    """
+
+    digest: bytes
+    lease: bytes
+    outer: bytes
+    """Private key of the hop's layer."""
+    tag_key: bytes
+    ticket_key: bytes
+    report_key: bytes
+    data_key: bytes
+    """Key of this lease alone."""
+
+    @property
+    def private(self) -> PrivateKey:
+        return PrivateKey(self.outer)
+
+    def tag(self, report: bytes) -> bytes:
+        return keyed_hash(self.tag_key, report, TAG_BYTES)
+
+    def ticket_hash(self, ticket: bytes) -> bytes:
+        return keyed_hash(self.ticket_key, ticket, TAG_BYTES)
+
+    def hidden(self, name: bytes, report: bytes, bundle: bytes) -> bytes:
+        """Encrypt a bundle with a key of its own, which is a function of the report.
+
+        A person with the keys of an edge could make two reports whose tags start with the same
+        bytes. With one key, and the start of the tag as the nonce, both would share a nonce.
+        """
+        mark = keyed_hash(self.report_key, report, TOKEN_BYTES)
+        sealed = self._cipher(mark).encrypt(bytes(NONCE_BYTES), bundle, self._context(name))
+        return mark + bytes(sealed)
+
+    def shown(self, name: bytes, stored: bytes) -> bytes:
+        """Decrypt the output of `hidden`."""
+        from cryptography.exceptions import InvalidTag
+
+        mark = stored[:TOKEN_BYTES]
+        try:
+            cipher = self._cipher(mark)
+            data = cipher.decrypt(bytes(NONCE_BYTES), stored[TOKEN_BYTES:], self._context(name))
+        except (InvalidTag, ValueError):
+            raise PlanError(DAMAGED_REPORT) from None
+        return bytes(data)
+
+    def _cipher(self, mark: bytes) -> AESGCM:
+        from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
+        return AESGCM(keyed_hash(self.data_key, mark, TOKEN_BYTES))
+
+    def _context(self, name: bytes) -> bytes:
+        return self.digest + self.lease + name
+
+    def to_json(self) -> dict[str, str]:
+        return {field.name: getattr(self, field.name).hex() for field in fields(self)}
+
+    @classmethod
+    def from_json(cls, content: Mapping[str, str]) -> LeaseKeys:
+        return cls(**{field.name: bytes.fromhex(content[field.name]) for field in fields(cls)})
+
+    def __repr__(self) -> str:
+        return f"LeaseKeys(of lease {self.lease.hex()[:8]}...)"
 
 
 @dataclass(frozen=True)
 class CollectionKeys:
-    """A hop's secrets for one collection: 32 bytes that open its layer, and 32 that hide what is stored until it is shuffled."""
+    """Secrets of a hop for one collection.
+
+    The first 32 bytes open the hop's layer, the other 32 encrypt what it stores.
+    """
 
     secret: bytes
 
@@ -117,35 +211,67 @@ class CollectionKeys:
         return derive_key(self.secret[KEY_BYTES:], "ticket")
 
     @cached_property
-    def _storage(self) -> Any:
+    def _storage(self) -> AESGCM:
         from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
         return AESGCM(derive_key(self.secret[KEY_BYTES:], "storage"))
 
     @property
     def party(self) -> Party:
-        """What others may know of it."""
-        return Party(key=self.private.public.data.hex(), release=token_hash(release_token(self.private)))
+        """Public part of the keys."""
+        return Party(
+            key=self.private.public.data.hex(), release=token_hash(release_token(self.private))
+        )
 
     def tag(self, report: bytes) -> bytes:
-        """Names a report inside its collection; keyed, so that its order says nothing of arrival or content."""
-        return hashlib.blake2b(report, digest_size=TAG_BYTES, key=self._tag_key).digest()
+        """Keyed hash of a report, so that the order of tags reveals neither arrival nor content."""
+        return keyed_hash(self._tag_key, report, TAG_BYTES)
 
     def ticket_hash(self, ticket: bytes) -> bytes:
-        return hashlib.blake2b(ticket, digest_size=TAG_BYTES, key=self._ticket_key).digest()
+        return keyed_hash(self._ticket_key, ticket, TAG_BYTES)
 
     def hidden(self, tag: bytes, bundle: bytes) -> bytes:
-        """A bundle as it is stored. The nonce is the start of the tag, which belongs to this bundle alone."""
+        """Encrypt a bundle for storage.
+
+        The nonce is the start of the tag, which is unique to the bundle.
+        """
         return bytes(self._storage.encrypt(tag[:NONCE_BYTES], bundle, tag))
 
     def shown(self, tag: bytes, stored: bytes) -> bytes:
-        """Undo `hidden`."""
+        """Decrypt the output of `hidden`."""
         from cryptography.exceptions import InvalidTag
 
         try:
             return bytes(self._storage.decrypt(tag[:NONCE_BYTES], stored, tag))
         except (InvalidTag, ValueError):
-            raise PlanError("a stored report is damaged, or the keys belong to another database.") from None
+            raise PlanError(DAMAGED_REPORT) from None
+
+    def replacement(self, box: bytes, size: int) -> bytes:
+        """Content in place of a box that cannot be used: the same in every run.
+
+        It depends on the secret, so nobody can send a box with the content that would replace
+        another one.
+        """
+        secret = derive_key(self.secret[KEY_BYTES:], "replacement")
+        return hashlib.shake_256(secret + box).digest(size)
+
+    def dummy_cipher(self, salt: bytes) -> AESGCM:
+        """Cipher for the file of dummies that has this salt."""
+        from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
+        return AESGCM(keyed_hash(derive_key(self.secret[KEY_BYTES:], "dummies"), salt, TOKEN_BYTES))
+
+    def lease(self, digest: str, lease: bytes) -> LeaseKeys:
+        """Derive the keys of a lease."""
+        return LeaseKeys(
+            bytes.fromhex(digest),
+            lease,
+            self.secret[:KEY_BYTES],
+            self._tag_key,
+            self._ticket_key,
+            derive_key(self.secret[KEY_BYTES:], "report"),
+            derive_key(self.secret[KEY_BYTES:], f"lease {digest} {lease.hex()}"),
+        )
 
     def __repr__(self) -> str:
         return f"CollectionKeys(of {self.private.public.data.hex()[:16]}...)"
@@ -153,25 +279,32 @@ class CollectionKeys:
 
 @dataclass(frozen=True)
 class KeyFolder:
-    """Where a shuffler keeps its secrets: the operator's token, and a file for each collection until that is shuffled."""
+    """Folder of a shuffler's secrets.
+
+    It contains the operator's token and one file for each collection until it is shuffled.
+    """
 
     path: Path
 
     @classmethod
     def at(cls, path: str | Path) -> KeyFolder:
-        """The folder, made if missing, with a token in it."""
-        is_new, folder = not Path(path).exists(), cls(make_folder(Path(path)))
+        """Open the folder; create it and its token if they are missing."""
+        is_new = not Path(path).exists()
+        folder = cls(make_folder(Path(path)))
         mode = stat.S_IMODE(folder.path.stat().st_mode) & 0o777
-        if os.name == "posix" and mode & 0o002 and not is_new:  # (a new one has what the umask leaves)
+        # The mode of a new folder is what the umask leaves.
+        if os.name == "posix" and mode & 0o002 and not is_new:
             raise InputError(
-                f"everybody on this machine can put files into {folder.path} (its mode is {mode:03o}), where secrets are kept; "
-                f"chmod 700 {folder.path} if nobody did, else make a new folder."
+                f"any user of this machine can put files into {folder.path} (its mode is "
+                f"{mode:03o}), which contains secrets; run chmod 700 {folder.path} if no one "
+                "did, otherwise create a new folder."
             )
         folder.path.chmod(PRIVATE_FOLDER)
         token = folder.path / "operator.token"
         check_private(token, "the operator's token")
         if not token.exists():
-            with contextlib.suppress(PermissionError):  # (whoever may not list the folder above may still use this one)
+            # A user who may not read the parent folder may still use this one.
+            with contextlib.suppress(PermissionError):
                 fsync_directory(folder.path.absolute().parent)
             with contextlib.suppress(FileExistsError):
                 write_secret(token, f"{secrets.token_hex(TOKEN_BYTES)}\n".encode())
@@ -179,16 +312,22 @@ class KeyFolder:
 
     @property
     def token(self) -> str:
-        """The operator's; a file without one is refused, because nobody's token would be as good."""
+        """Token of the operator.
+
+        An empty file is rejected, because an empty token would be accepted otherwise.
+        """
         check_private(self.path / "operator.token", "the operator's token")
         token = read_secret(self.path / "operator.token").decode("ascii", "replace").strip()
         if len(token) < TOKEN_BYTES or not token.isalnum():
-            raise InputError(f"{self.path / 'operator.token'} holds no token of an operator; delete it, and serve makes a new one.")
+            raise InputError(
+                f"{self.path / 'operator.token'} contains no operator's token; delete it, and "
+                "serve creates a new one."
+            )
         return token
 
     @property
     def owner(self) -> str:
-        """A random name of this folder, made once: it stands in a database beside the collections whose secrets are kept here."""
+        """Random name of this folder, stored with the collections that belong to it."""
         path = self.path / "owner.id"
         if not path.exists():
             with contextlib.suppress(FileExistsError):
@@ -200,7 +339,7 @@ class KeyFolder:
 
     @property
     def signing(self) -> SigningKey:
-        """With which this shuffler asks its witness and countersigns for others: one for all collections, made when it is first needed."""
+        """Signing key to ask the witness and to countersign; created on first use."""
         path = self.path / "signing.secret"
         check_private(path, "the signing key")
         if not path.exists():
@@ -218,13 +357,13 @@ class KeyFolder:
         return self.path / f"{key}.key"
 
     def new(self) -> CollectionKeys:
-        """Keys of a collection that is about to be opened, written down."""
+        """Create and store the keys of a new collection."""
         keys = CollectionKeys(secrets.token_bytes(2 * KEY_BYTES))
         write_secret(self._file(keys.party.key), keys.secret)
         return keys
 
     def of(self, key: str) -> CollectionKeys | None:
-        """The secrets of a public key; None if they were destroyed, or are not here."""
+        """Return the secrets of a public key; None if they were destroyed or are not here."""
         try:
             secret = read_secret(self._file(key))
         except FileNotFoundError:
@@ -235,20 +374,20 @@ class KeyFolder:
         return keys
 
     def has(self, key: str) -> bool:
-        """Whether anything is left of the secrets of a public key."""
+        """Return whether there is a file for the secrets of a public key."""
         return self._file(key).exists()
 
     def names(self) -> list[str]:
-        """The public keys whose secrets are here."""
+        """Public keys whose secrets are in this folder."""
         return sorted(path.stem for path in self.path.glob("*.key"))
 
     def destroy(self, key: str) -> None:
-        """Overwrite, write through, unlink; again if it was interrupted."""
+        """Overwrite, fsync and unlink the secrets; safe to repeat after an interruption."""
         destroy(self._file(key))
 
 
 def write_secret(path: Path, data: bytes) -> None:
-    """A new file, durable, for its owner alone; FileExistsError if there is one. What was cut short is not there."""
+    """Write a new private file durably and atomically; raises FileExistsError if it exists."""
     part = path.with_name(f".{path.name}.{secrets.token_hex(4)}.part")
     descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, PRIVATE_FILE)
     try:
@@ -256,7 +395,7 @@ def write_secret(path: Path, data: bytes) -> None:
             stream.write(data)
             stream.flush()
             os.fsync(stream.fileno())
-        os.link(part, path)  # (unlike a rename, refused if the name is taken)
+        os.link(part, path)  # unlike a rename, fails if the name exists
     finally:
         os.unlink(part)
     fsync_directory(path.parent)
@@ -267,7 +406,7 @@ def read_secret(path: Path) -> bytes:
 
 
 def destroy(path: Path) -> None:
-    """A file overwritten with random bytes, and gone; nothing to do if it is gone already."""
+    """Overwrite a file with random bytes and delete it, if it exists."""
     try:
         with open(path, "r+b", buffering=0) as stream:
             left = os.fstat(stream.fileno()).st_size
@@ -275,13 +414,13 @@ def destroy(path: Path) -> None:
                 left -= stream.write(os.urandom(min(left, 2**20)))
             os.fsync(stream.fileno())
         os.unlink(path)
-    except FileNotFoundError:  # (or somebody else has just done it)
+    except FileNotFoundError:  # or another process has just destroyed it
         return
     fsync_directory(path.parent)
 
 
 def fsync_directory(folder: Path) -> None:
-    """Names in a folder survive a failure of the power from here on, where the system can be told so."""
+    """fsync a folder, where the platform supports it."""
     if os.name != "posix":
         return
     descriptor = os.open(folder, os.O_RDONLY)

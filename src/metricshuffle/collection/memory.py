@@ -1,72 +1,75 @@
-"""The memory of a shuffler, which holds keys: it is neither dumped nor, where the system allows it, written to swap."""
+"""Protection of a shuffler's memory, which contains keys, from core dumps and swap."""
 
 from __future__ import annotations
 
 import contextlib
+import ctypes
+import os
 import sys
 from collections.abc import Iterator
-from typing import Any
 
 PR_SET_DUMPABLE = 4
-"""Of prctl (linux/prctl.h): a core that is piped to a program does not ask the limit."""
-MCL_CURRENT, MCL_FUTURE, MCL_ONFAULT = 1, 2, 4
-"""Of mlockall (asm-generic/mman.h, Linux 4.4): what is there, what comes, each page when it is first used and no sooner."""
+"""Option of prctl (linux/prctl.h); a core dump that is piped to a program ignores the limit."""
+MCL_CURRENT = 1
+MCL_FUTURE = 2
+MCL_ONFAULT = 4
+"""Flags of mlockall (asm-generic/mman.h, Linux 4.4): current and future pages, on first use."""
 PAGE = 4096
 
 
 def forbid_memory_dumps() -> None:
-    """No file with this process's memory is written when it crashes; on Linux no other process of this user reads it."""
+    """Forbid core dumps; on Linux also reading the memory from other processes of this user."""
     try:
         import resource
-    except ImportError:  # (Windows writes none unless it is told to)
+    except ImportError:  # Windows writes none by default
         return
     with contextlib.suppress(ValueError, OSError):
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     if sys.platform == "linux":
-        import ctypes
-
         with contextlib.suppress(OSError, AttributeError):
             ctypes.CDLL(None).prctl(PR_SET_DUMPABLE, 0, 0, 0, 0)
 
 
 @contextlib.contextmanager
 def locked_memory() -> Iterator[str]:
-    """Keep all memory of this process out of swap meanwhile, where that may be done without a limit; a sentence that says which it is.
+    """Keep all memory of this process out of swap inside the context, where this is allowed.
 
-    Nothing is locked under a limit: what is needed later would be refused then, and the process would fail. It is unlocked afterwards,
-    because a process that goes on may need libraries that reserve more memory than there is.
+    Yields a sentence that says whether memory is locked. Nothing is locked under a limit, because
+    later allocations would fail and end the process. Memory is unlocked afterwards, because the
+    process may go on to load libraries that reserve more memory than there is.
     """
     why = _why_not_locked()
     if why:
-        yield f"Memory is not locked ({why}): keys of open collections may be written to swap; turn it off, or encrypt it."
+        yield (
+            f"Memory is not locked ({why}): keys of open collections may be written to swap; "
+            "turn swap off, or encrypt it."
+        )
         return
     try:
         yield "Memory is locked: keys are never written to swap."
     finally:
-        import ctypes
-
         ctypes.CDLL(None).munlockall()
 
 
 def _why_not_locked() -> str:
     if sys.platform != "linux":
         return "this is done on Linux only"
-    import ctypes
-    import os
-
     library = ctypes.CDLL(None, use_errno=True)
     try:
         if limit := _limit(library):
-            return f"the limit is {limit:,} bytes, and has to be unlimited: LimitMEMLOCK=infinity, or ulimit -l unlimited"
+            return (
+                f"the limit is {limit:,} bytes and must be unlimited: LimitMEMLOCK=infinity, "
+                "or ulimit -l unlimited"
+            )
         if library.mlockall(MCL_CURRENT | MCL_FUTURE | MCL_ONFAULT) == 0:
             return ""
         return f"the system refuses it: {os.strerror(ctypes.get_errno())}"
-    except (OSError, ValueError, AttributeError) as wrong:
-        return f"the system does not offer it: {wrong}"
+    except (OSError, ValueError, AttributeError) as error:
+        return f"the system does not offer it: {error}"
 
 
-def _limit(library: Any) -> int | None:
-    """Bytes that this process may lock; None if there is no limit, because it may raise it, or because it is privileged."""
+def _limit(library: ctypes.CDLL) -> int | None:
+    """Bytes that this process may lock after raising the limit; None if it does not apply."""
     import resource
 
     _, hard = resource.getrlimit(resource.RLIMIT_MEMLOCK)
@@ -78,9 +81,8 @@ def _limit(library: Any) -> int | None:
     return None if limit == resource.RLIM_INFINITY or _is_privileged(library, limit) else limit
 
 
-def _is_privileged(library: Any, limit: int) -> bool:
-    """Whether the limit does not concern this process (CAP_IPC_LOCK, as the system sees it): where nothing may be locked, a page can be."""
-    import ctypes
+def _is_privileged(library: ctypes.CDLL, limit: int) -> bool:
+    """Return whether the limit does not apply (CAP_IPC_LOCK): a page can be locked with limit 0."""
     import resource
 
     page = ctypes.create_string_buffer(PAGE)

@@ -1,76 +1,108 @@
-"""A witness: a shuffler of somebody else that remembers which set of messages of a collection was about to be let go.
+"""Witness: another operator's shuffler that records the output of a collection before release.
 
-A shuffler that is put back to an older copy of its database and keys does not know what it has let go, and would let go another set. It
-asks its witness before, which countersigns the first set and no other. The witness learns that there is a collection, its digest, when it
-is let go, and the digest of what is; nothing of people.
+A shuffler that is restored from an older copy of its database and keys does not know what it
+released, and would release another output. It therefore asks its witness first, which countersigns
+the first output and no other. The witness learns the digest of the collection, when it is released,
+and the digest of its output; nothing about people.
 """
 
 from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import TYPE_CHECKING
 
 from metricshuffle.collection.client.http_client import network_error_text
+from metricshuffle.collection.recipes import JsonObject
 from metricshuffle.collection.sealed_boxes import DIGEST_BYTES
 from metricshuffle.collection.shuffler.output_files import do_nothing
-from metricshuffle.collection.shuffler.upstream import CONNECT_TIMEOUT_SECONDS, answer_of, certificates, reason_in
+from metricshuffle.collection.shuffler.upstream import (
+    CONNECT_TIMEOUT_SECONDS,
+    answer_of,
+    certificates,
+    reason_in,
+)
 from metricshuffle.collection.signatures import SIGNATURE_BYTES, Claim, SigningKey, is_signed
-from metricshuffle.collection.store.interface import Store
-from metricshuffle.collection.terms import Witness
+from metricshuffle.collection.store.sql_store import Store
+from metricshuffle.collection.terms import HopWitness
 from metricshuffle.errors import InputError, MetricShuffleError, require
+
+if TYPE_CHECKING:
+    import httpx
 
 PATH = "/v1/witness"
 LARGEST_REQUEST = 1000
-"""Bytes: three digests and a signature take 420."""
+"""Size limit; three digests and a signature take 420 bytes."""
 READING = 30.0
-"""Seconds until a witness that says nothing is asked again."""
-AT_ONCE, EVERY = 100, 1.0
-"""New collections of one asker that are countersigned at once, and the seconds after which there is room for another one."""
+"""Timeout for a witness that does not answer; it is asked again later."""
+AT_ONCE = 100
+EVERY = 1.0
+"""Rate limit per asker: new collections at once, and seconds until one more is allowed."""
 ANOTHER = 409
-"""The status of an answer: another set was countersigned before."""
+"""HTTP status if another output was countersigned before."""
 
 
 class Denied(MetricShuffleError):
-    """What a witness answers instead of a countersignature."""
+    """Answer of a witness that does not countersign."""
 
     def __init__(self, status: int, sentence: str, **headers: str) -> None:
         super().__init__(sentence)
-        self.status, self.headers = status, headers
+        self.status = status
+        self.headers = headers
 
 
 class NotCountersigned(MetricShuffleError):
-    """Nothing may be let go now; `reason` is what everybody may read if it never is."""
+    """The witness does not countersign now.
+
+    `reason` is published if the collection is aborted because of it.
+    """
 
     def __init__(self, sentence: str, reason: str) -> None:
         super().__init__(sentence)
         self.reason = reason
 
 
-# The witness
+# Witness
 
 
 class Countersigner:
-    """Countersigns for the shufflers whose keys its operator listed. Several processes of one database may do so at once."""
+    """Countersigns for the shufflers that its operator listed; processes may share a database."""
 
-    def __init__(self, store: Store, key: SigningKey, askers: Iterable[str], at: Callable[[str], None] = do_nothing) -> None:
-        self._store, self._key, self.askers, self._at = store, key, frozenset(askers), at
+    def __init__(
+        self,
+        store: Store,
+        key: SigningKey,
+        askers: Iterable[str],
+        at: Callable[[str], None] = do_nothing,
+    ) -> None:
+        self._store = store
+        self._key = key
+        self.askers = frozenset(askers)
+        self._at = at
         self._room = {asker: _Room() for asker in self.askers}
 
     @property
     def key(self) -> str:
         return self._key.public
 
-    def countersignature(self, asked: Mapping[str, Any]) -> str:
-        """Of the first set that a shuffler asks for, which is stored by then; the same every time, and none of any other set."""
-        claim = _claim_in(asked)
+    def countersignature(self, request: JsonObject) -> str:
+        """Countersign the first output of a collection, after storing it; never another one."""
+        claim = _claim_in(request)
         if claim.asker not in self.askers:
-            raise Denied(403, "this witness does not know the shuffler that asks; its operator adds it with serve --witness-for.")
-        if not is_signed(claim.asker, claim.request(self.key), asked["signature"]):
-            raise Denied(403, "this is not signed by the shuffler in whose name it is asked, or is for another witness.")
+            raise Denied(
+                403,
+                "this witness does not know the shuffler that asks; its operator adds it "
+                "with serve --witness-for.",
+            )
+        if not is_signed(claim.asker, claim.request(self.key), request["signature"]):
+            raise Denied(
+                403,
+                "the request is not signed by the shuffler that it names, or is for another "
+                "witness.",
+            )
         first = self._store.first_output(claim.collection, claim.asker)
         if first is None:
             self._room[claim.asker].take()
@@ -78,115 +110,157 @@ class Countersigner:
             self._at("witnessed")
         if first != claim.output:
             raise Denied(
-                ANOTHER, f"another set of messages of collection {claim.collection[:16]} was countersigned before; there is only one."
+                ANOTHER,
+                f"another set of messages of collection {claim.collection[:16]} was "
+                "countersigned before; a collection has only one.",
             )
         return self._key.signed(claim.countersigned)
 
 
 class _Room:
-    """How many more may be asked for now: so many at once, and one more after each pause."""
+    """Rate limit of one asker: AT_ONCE collections at once, and one more every EVERY seconds."""
 
     def __init__(self) -> None:
-        self._left, self._looked, self._lock = float(AT_ONCE), time.monotonic(), threading.Lock()
+        self._left = float(AT_ONCE)
+        self._updated = time.monotonic()
+        self._lock = threading.Lock()
 
     def take(self) -> None:
         with self._lock:
             now = time.monotonic()
-            self._left, self._looked = min(AT_ONCE, self._left + (now - self._looked) / EVERY), now
+            self._left = min(AT_ONCE, self._left + (now - self._updated) / EVERY)
+            self._updated = now
             if self._left < 1:
-                raise Denied(429, "this shuffler asks for too many collections at once; ask again.", **{"Retry-After": "5"})
+                raise Denied(
+                    429,
+                    "this shuffler asks for too many collections at once; ask again.",
+                    **{"Retry-After": "5"},
+                )
             self._left -= 1
 
 
-def _claim_in(asked: Mapping[str, Any]) -> Claim:
-    lengths = {"collection": DIGEST_BYTES, "asker": DIGEST_BYTES, "output": DIGEST_BYTES, "signature": SIGNATURE_BYTES}
+def _claim_in(request: JsonObject) -> Claim:
+    lengths = {
+        "collection": DIGEST_BYTES,
+        "asker": DIGEST_BYTES,
+        "output": DIGEST_BYTES,
+        "signature": SIGNATURE_BYTES,
+    }
     digits = set("0123456789abcdef")
     for name, size in lengths.items():
-        text = asked.get(name)
+        text = request.get(name)
         if not isinstance(text, str) or len(text) != 2 * size or set(text) - digits:
-            raise Denied(400, f"a witness is asked with collection, asker, output and signature; {name} is {2 * size} hexadecimal digits.")
-    return Claim(asked["collection"], asked["asker"], asked["output"])
+            raise Denied(
+                400,
+                f"a request to a witness has collection, asker, output and signature; {name} "
+                f"must be {2 * size} hexadecimal digits.",
+            )
+    return Claim(request["collection"], request["asker"], request["output"])
 
 
 def checked_key(text: str, option: str) -> str:
-    """The public key of a shuffler that asks its witness, as that said it at its start."""
+    """Validate the public key that a shuffler with a witness logs at its start."""
     key = text.strip().lower()
     if len(key) != 2 * DIGEST_BYTES or set(key) - set("0123456789abcdef"):
-        raise InputError(f"{option} must be the 64 hexadecimal digits that serve --witness says at its start, got {text[:80]!r}.")
+        raise InputError(
+            f"{option} must be the 64 hexadecimal digits that serve --witness logs at its "
+            f"start, got {text[:80]!r}."
+        )
     return key
 
 
-# Whoever asks it
+# Shuffler that asks the witness
 
 
 @dataclass(frozen=True)
 class WitnessLink:
-    """Between a shuffler and its witness."""
+    """Link between a shuffler and its witness."""
 
     url: str
     key: SigningKey
-    """Of the shuffler that asks."""
+    """Key of the shuffler that asks."""
 
-    def witness(self) -> Witness:
-        """What a collection says of the witness; InputError if that cannot be asked for its key now."""
+    def witness(self) -> HopWitness:
+        """Ask the witness for its key; return the entry for the collection."""
         try:
-            with self._asked("GET") as response:
+            with self._ask("GET") as response:
                 answer = answer_of(response)
                 if response.status_code != 200:
-                    raise InputError(f"the witness {self.url} answers {response.status_code}: {reason_in(answer)}")
-        except _Away as wrong:
-            raise InputError(f"the witness {self.url} does not answer ({wrong}); no collection is opened without it.") from None
+                    raise InputError(
+                        f"the witness {self.url} answers {response.status_code}: "
+                        f"{reason_in(answer)}"
+                    )
+        except _Away as error:
+            raise InputError(
+                f"the witness {self.url} does not answer ({error}); no collection is "
+                "opened without it."
+            ) from None
         try:
-            return Witness(url=self.url, key=answer.get("key"), asker=self.key.public)
+            return HopWitness(url=self.url, key=answer.get("key"), asker=self.key.public)
         except InputError:
-            raise InputError(f"{self.url} does not answer as a witness does; see serve --witness.") from None
+            raise InputError(
+                f"{self.url} does not answer as a witness does; see serve --witness."
+            ) from None
 
-    def countersignature(self, witness: Witness, collection: str, output: str) -> str:
-        """Of that witness under a set of messages; `NotCountersigned` if it gives none now."""
+    def countersignature(self, witness: HopWitness, collection: str, output: str) -> str:
+        """Ask for the countersignature of an output; raises `NotCountersigned` without one."""
         claim = Claim(collection, witness.asker, output)
         if self.key.public != witness.asker:
             raise NotCountersigned(
-                "the signing key with which this collection's witness is asked is not in the keys folder; put signing.secret back.",
+                "the signing key with which this collection's witness is asked is not in "
+                "the keys folder; put signing.secret back.",
                 "the key with which its witness is asked is lost",
             )
         content = {**asdict(claim), "signature": self.key.signed(claim.request(witness.key))}
         try:
-            with self._asked("POST", content) as response:
-                answer, status = answer_of(response), response.status_code
-        except _Away as wrong:
-            raise self._away(f"does not answer ({wrong})") from None
+            with self._ask("POST", content) as response:
+                answer = answer_of(response)
+                status = response.status_code
+        except _Away as error:
+            raise self._away(f"does not answer ({error})") from None
         if status == ANOTHER:
             raise NotCountersigned(
-                f"the witness {self.url} says that it countersigned another set of messages of this collection before: this shuffler was "
-                "put back to an older copy of its database and keys. Nothing is let go; abort the collection.",
+                f"the witness {self.url} says that it countersigned another set of messages of "
+                "this collection before: this shuffler was restored from an older copy of its "
+                "database and keys. Nothing is released; abort the collection.",
                 "its witness says that it countersigned another set of its messages before",
             )
         if status != 200:
             raise self._away(f"answers {status}: {reason_in(answer)}")
         signature = str(answer.get("countersignature", ""))
         if not is_signed(witness.key, claim.countersigned, signature):
-            raise self._away("answers with a signature that is not that of the key that the collection names")
+            raise self._away(
+                "answers with a signature by another key than the one that the collection names"
+            )
         return signature
 
     def _away(self, what: str) -> NotCountersigned:
         return NotCountersigned(
-            f"the witness {self.url} {what.rstrip('.')}; nothing is let go before it countersigns, and it is asked again.",
-            "its witness did not countersign what was mixed in time",
+            f"the witness {self.url} {what.rstrip('.')}; nothing is released before it "
+            "countersigns, and it is asked again.",
+            "its witness did not countersign its output in time",
         )
 
     @contextmanager
-    def _asked(self, method: str, content: Any = None) -> Iterator[Any]:
+    def _ask(self, method: str, content: object = None) -> Iterator[httpx.Response]:
         httpx = require("httpx", "service")
-        patience = httpx.Timeout(READING, connect=CONNECT_TIMEOUT_SECONDS)
+        timeout = httpx.Timeout(READING, connect=CONNECT_TIMEOUT_SECONDS)
         try:
             with (
-                httpx.Client(timeout=patience, follow_redirects=False, verify=certificates()) as client,
-                client.stream(method, f"{self.url}{PATH}", json=content, headers={"Accept-Encoding": "identity"}) as response,
+                httpx.Client(
+                    timeout=timeout, follow_redirects=False, verify=certificates()
+                ) as client,
+                client.stream(
+                    method,
+                    f"{self.url}{PATH}",
+                    json=content,
+                    headers={"Accept-Encoding": "identity"},
+                ) as response,
             ):
                 yield response
-        except (httpx.HTTPError, httpx.InvalidURL, httpx.StreamError) as wrong:
-            raise _Away(network_error_text(wrong)) from None
+        except (httpx.HTTPError, httpx.InvalidURL, httpx.StreamError) as error:
+            raise _Away(network_error_text(error)) from None
 
 
 class _Away(MetricShuffleError):
-    """It cannot be reached, or said nothing."""
+    """The witness does not answer."""

@@ -1,42 +1,40 @@
-"""Columns that Arrow holds: Parquet files, and everything that speaks its C interface (extra `tables`)."""
+"""Arrow columns: Parquet files, and objects with Arrow's C interface (extra `tables`)."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from metricshuffle.data import source as tables
 from metricshuffle.data.cell_parsing import as_cells, object_array
 from metricshuffle.data.csv_reader import CsvFormat
-from metricshuffle.data.source import Chunk, ColumnRequest, find_positions, list_names
-from metricshuffle.data.spelling import OPTIONS, Spelling
-from metricshuffle.errors import InputError, require
+from metricshuffle.data.source import (
+    Chunk,
+    Column,
+    ColumnRequest,
+    ColumnSource,
+    find_positions,
+    list_names,
+)
+from metricshuffle.errors import InputError, argument, require
+
+if TYPE_CHECKING:
+    from pyarrow import Array, RecordBatch, RecordBatchReader
+    from pyarrow.parquet import ParquetFile
 
 
 @dataclass(eq=False)
-class ArrowTable:
+class ArrowTable(ColumnSource):
     """Record batches of a file or of a table in memory."""
 
-    title: str
-    columns: tuple[ColumnRequest, ...]
-    batches: Iterator[Any]
-    from_zero: bool = False
-    """Rows are counted from 0, as in Python, and not from 1."""
-    remarks: list[str] = field(default_factory=list)
+    batches: Iterator[RecordBatch]
     before: int = 0
-    """Rows that came before these, in other tables."""
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        return tuple(column.name for column in self.columns)
-
-    def place(self, place: int) -> str:
-        return f"row {place}"
+    """Number of rows before these, in other tables."""
 
     def chunks(self) -> Iterator[Chunk]:
         done = 0
@@ -54,39 +52,51 @@ class ArrowTable:
             raise InputError(f"{self.title} has no rows; there are no values to report.")
 
 
-def open_parquet(source: Path | bytes, title: str, columns: tuple[ColumnRequest, ...], form: CsvFormat) -> ArrowTable:
-    """The columns of a Parquet file, or of the bytes of one that came through a pipe."""
+def open_parquet(
+    source: Path | bytes, title: str, columns: tuple[ColumnRequest, ...], form: CsvFormat
+) -> ArrowTable:
+    """Open columns of a Parquet file, or of its bytes if it came through a pipe."""
     if form != CsvFormat():
-        raise InputError(f"{title} is a Parquet file, which has names and numbers; leave --delimiter, --decimal and --no-header out.")
-    parquet: Any = require("pyarrow.parquet", "tables")
-    pyarrow: Any = require("pyarrow", "tables")
+        unused = f"{argument('delimiter')}, {argument('decimal')} and {argument('no_header')}"
+        raise InputError(
+            f"{title} is a Parquet file, which has names and numbers; leave {unused} out."
+        )
+    parquet = require("pyarrow.parquet", "tables")
+    pyarrow = require("pyarrow", "tables")
     try:
-        file = parquet.ParquetFile(pyarrow.BufferReader(source) if isinstance(source, bytes) else source)
+        file = parquet.ParquetFile(
+            pyarrow.BufferReader(source) if isinstance(source, bytes) else source
+        )
     except pyarrow.ArrowInvalid:
-        raise InputError(f"cannot read {title}: it is not a Parquet file, or it is damaged.") from None
+        raise InputError(
+            f"cannot read {title}: it is not a Parquet file, or it is damaged."
+        ) from None
     find_positions(title, columns, file.schema_arrow.names)
     names = [column.name for column in columns]
-    return ArrowTable(title, columns, _batches(file, names))
+    return ArrowTable(title, columns, _batches(file, names), from_zero=False)
 
 
-def _batches(file: Any, names: list[str]) -> Iterator[Any]:
+def _batches(file: ParquetFile, names: list[str]) -> Iterator[RecordBatch]:
     with file:
         yield from file.iter_batches(tables.CHUNK_ROWS, columns=names)
 
 
-def open_arrow(values: Any, title: str, columns: tuple[ColumnRequest, ...], spelling: Spelling = OPTIONS) -> ArrowTable:
-    """The columns of anything with the Arrow C interface, a batch at a time."""
-    pyarrow: Any = require("pyarrow", "tables")
+def open_arrow(values: Any, title: str, columns: tuple[ColumnRequest, ...]) -> ArrowTable:
+    """Open columns of any object with the Arrow C interface, read in batches."""
+    pyarrow = require("pyarrow", "tables")
     try:
         reader = arrow_reader(pyarrow, values)
     except (pyarrow.ArrowException, TypeError, ValueError):
-        raise InputError(f"{spelling(columns[0].argument)} names a column of a table, but this {title} has none; leave it out.") from None
-    find_positions(f"the {title}", columns, reader.schema.names, spelling)
-    return ArrowTable(f"the {title}", columns, iter(reader), from_zero=True)
+        named = argument(columns[0].argument)
+        raise InputError(
+            f"{named} names a column of a table, but this {title} has none; leave it out."
+        ) from None
+    find_positions(f"the {title}", columns, reader.schema.names)
+    return ArrowTable(f"the {title}", columns, iter(reader))
 
 
-def arrow_reader(pyarrow: Any, values: Any) -> Any:
-    """Record batches, with their schema."""
+def arrow_reader(pyarrow: ModuleType, values: Any) -> RecordBatchReader:
+    """Reader of record batches with their schema."""
     if isinstance(values, pyarrow.RecordBatchReader):
         return values
     if isinstance(values, pyarrow.Table):
@@ -98,19 +108,26 @@ def arrow_reader(pyarrow: Any, values: Any) -> Any:
 
 
 def arrow_column_names(values: Any) -> str:
-    """The columns of an Arrow table, listed for a sentence."""
-    schema = values.schema if hasattr(values, "schema") else arrow_reader(require("pyarrow", "tables"), values).schema
-    return list_names(list(schema if isinstance(schema, Mapping) else schema.names))  # that of Polars maps names to types
+    """Column names of an Arrow table, listed for a message."""
+    schema = (
+        values.schema
+        if hasattr(values, "schema")
+        else arrow_reader(require("pyarrow", "tables"), values).schema
+    )
+    # The schema of Polars maps names to types.
+    return list_names(list(schema if isinstance(schema, Mapping) else schema.names))
 
 
-def from_arrow(column: Any) -> NDArray[Any]:
-    """A column as numbers, or as objects: text for labels and for dates, None where it is null."""
-    pyarrow: Any = require("pyarrow", "tables")
+def from_arrow(column: Array) -> Column:
+    """Convert a column to numbers, or to objects: text for labels and dates, None for nulls."""
+    pyarrow = require("pyarrow", "tables")
     kind = column.type
     if pyarrow.types.is_decimal(kind):
         column = column.cast(pyarrow.float64())
     elif pyarrow.types.is_temporal(kind) and not pyarrow.types.is_duration(kind):
         column = column.cast(pyarrow.string())
-    if not column.null_count and (pyarrow.types.is_integer(column.type) or pyarrow.types.is_floating(column.type)):
+    if not column.null_count and (
+        pyarrow.types.is_integer(column.type) or pyarrow.types.is_floating(column.type)
+    ):
         return np.asarray(column.to_numpy(zero_copy_only=False))
     return as_cells(object_array(column.to_pylist(), len(column)))

@@ -1,4 +1,4 @@
-"""Rows that cannot be used: all of them are counted, the first five are shown, and what to do is said once for each kind."""
+"""Error text for invalid rows: their count, the first five of them, and each remedy once."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ from typing import Any
 MAX_SHOWN = 5
 MISSING = "is missing"
 COUNTS = ("total", "used", "clamped", "averaged", "people", "clamped_people")
-"""The numbers among what was seen."""
+"""Counters of `RowSummary`."""
 MANY_MOVED = 0.01
-"""More than this share of values moved to the ends is worth a warning."""
+"""Fraction of clamped values above which the remark is a warning."""
 NOT_PRIVATE = "This count is exact and not private: keep it to yourself."
 
 
 @dataclass
 class InvalidValues:
-    """What was found wrong so far, from the first chunk to the last."""
+    """Invalid values so far, from the first chunk to the last."""
 
     reasons: Counter[str] = field(default_factory=Counter)
     remedies: dict[str, None] = field(default_factory=dict)
-    """In the order in which they were needed."""
+    """Remedies in the order in which they were needed."""
     shown: list[tuple[str, str, str]] = field(default_factory=list)
-    """(where, what stands there, what is wrong) of the first few."""
+    """(where, content, reason) of the first few."""
     inside: str = ""
 
     def __bool__(self) -> bool:
@@ -34,31 +34,44 @@ class InvalidValues:
     def count(self) -> int:
         return self.reasons.total()
 
-    def add(self, reason: str, remedies: Iterable[str], example: Callable[[], tuple[str, str]]) -> None:
+    def add(
+        self, reason: str, remedies: Iterable[str], example: Callable[[], tuple[str, str]]
+    ) -> None:
         self.reasons[reason] += 1
         self.remedies.update(dict.fromkeys(remedies))
         if len(self.shown) < MAX_SHOWN:
             self.shown.append((*example(), reason))
 
     def merge(self, other: InvalidValues) -> None:
-        """Take over what was found elsewhere; what is shown comes from here first."""
+        """Add the invalid values of another part; examples of this part are shown first."""
         self.reasons.update(other.reasons)
         self.remedies.update(other.remedies)
         self.shown.extend(other.shown[: MAX_SHOWN - len(self.shown)])
         self.inside = self.inside or other.inside
 
-    def to_plain(self) -> dict[str, Any]:
-        """As JSON has it."""
-        return {"reasons": dict(self.reasons), "remedies": list(self.remedies), "shown": self.shown, "inside": self.inside}
+    def to_plain(self) -> dict[str, object]:
+        """Content as JSON types."""
+        return {
+            "reasons": dict(self.reasons),
+            "remedies": list(self.remedies),
+            "shown": self.shown,
+            "inside": self.inside,
+        }
 
     @classmethod
     def from_plain(cls, plain: dict[str, Any]) -> InvalidValues:
         shown = [(str(where), str(what), str(reason)) for where, what, reason in plain["shown"]]
-        return cls(Counter(plain["reasons"]), dict.fromkeys(plain["remedies"]), shown, plain["inside"])
+        return cls(
+            Counter(plain["reasons"]), dict.fromkeys(plain["remedies"]), shown, plain["inside"]
+        )
 
-    def listed(self, told: str = "") -> str:
-        """The first few: a reason is told again only where it changes, and not if it was told before."""
-        parts, before = [], told
+    def listed(self, stated: str = "") -> str:
+        """List the first few; a reason is repeated only where it changes.
+
+        `stated` is a reason that the message has stated already.
+        """
+        parts = []
+        before = stated
         for where, what, reason in self.shown:
             parts.append(f"{where}: {what}" + (f" {reason}" if reason and reason != before else ""))
             before = reason
@@ -67,7 +80,7 @@ class InvalidValues:
         return "; ".join(parts)
 
     def kinds(self) -> str:
-        """How many are missing and how many are something else, where the first few do not tell."""
+        """Say how many of the values are missing; empty if the listed ones show it."""
         missing = self.reasons[MISSING]
         if not missing or missing == self.count or self.count <= len(self.shown):
             return ""
@@ -76,23 +89,23 @@ class InvalidValues:
 
 @dataclass
 class RowSummary:
-    """What was found in rows so far; what was found in parts of a table adds up to what is in all of it."""
+    """Summary of the rows read so far; the summaries of parts add up to that of a table."""
 
     wrong: InvalidValues = field(default_factory=InvalidValues)
     nameless: InvalidValues = field(default_factory=InvalidValues)
     """Rows that name no user."""
     outside: InvalidValues = field(default_factory=InvalidValues)
-    """Rows that were left out because they lie outside."""
+    """Rows left out because they lie outside the domain."""
     total: int = 0
     used: int = 0
     clamped: int = 0
-    """Values that lay outside and were moved to the nearest end."""
+    """Number of values outside the domain that were moved to its nearest end."""
     averaged: int = 0
-    """Values that lay outside and went into the mean of somebody's rows as they are."""
+    """Number of values outside the domain that entered a person's mean unchanged."""
     people: int = 0
-    """Whose rows were made one value by a mean or a sum."""
+    """Number of people whose rows became one value by a mean or a sum."""
     clamped_people: int = 0
-    """Of those, whose mean or sum lay outside and was moved."""
+    """Number of people whose mean or sum lay outside the domain and was moved."""
 
     @property
     def refused(self) -> bool:
@@ -105,26 +118,47 @@ class RowSummary:
         for name in COUNTS:
             setattr(self, name, getattr(self, name) + getattr(other, name))
 
-    def to_plain(self) -> dict[str, Any]:
-        """As JSON has it."""
-        parts = {"wrong": self.wrong.to_plain(), "nameless": self.nameless.to_plain(), "outside": self.outside.to_plain()}
+    def to_plain(self) -> dict[str, object]:
+        """Content as JSON types."""
+        parts = {
+            "wrong": self.wrong.to_plain(),
+            "nameless": self.nameless.to_plain(),
+            "outside": self.outside.to_plain(),
+        }
         return {**parts, **{name: getattr(self, name) for name in COUNTS}}
 
     @classmethod
     def from_plain(cls, plain: dict[str, Any]) -> RowSummary:
-        parts: dict[str, Any] = {name: InvalidValues.from_plain(plain[name]) for name in ("wrong", "nameless", "outside")}
+        parts: dict[str, Any] = {
+            name: InvalidValues.from_plain(plain[name]) for name in ("wrong", "nameless", "outside")
+        }
         return cls(**(parts | {name: int(plain[name]) for name in COUNTS}))
 
     def moved_sentences(self, where: str, inside: str, per_user: str | None) -> list[str]:
-        """What was moved or averaged from outside, if something was. These counts are exact: they are for whoever holds the values."""
-        rows = _moved(f"{self.clamped:,} of {self.used:,} values of {where}", self.clamped, self.used, inside)
-        people = _moved(f"the {per_user} of {self.clamped_people:,} of {self.people:,} people of {where}",
-                        self.clamped_people, self.people, inside)  # fmt: skip
+        """Sentences about values outside the domain that were moved or averaged, if any.
+
+        These counts are exact: they are for the owner of the values only.
+        """
+        rows = _moved(
+            f"{self.clamped:,} of {self.used:,} values of {where}", self.clamped, self.used, inside
+        )
+        people = _moved(
+            f"the {per_user} of {self.clamped_people:,} of {self.people:,} people of {where}",
+            self.clamped_people,
+            self.people,
+            inside,
+        )
         sentences = [*rows, *people]
         if self.averaged:
-            share = f"{self.averaged:,} of {self.used:,} values of {where} ({_percent(self.averaged, self.used)})"
+            share = (
+                f"{self.averaged:,} of {self.used:,} values of {where} "
+                f"({_percent(self.averaged, self.used)})"
+            )
             lie = "lies" if self.averaged == 1 else "lie"
-            sentences.append(f"{share} {lie} outside {inside}, and went into somebody's mean all the same. {NOT_PRIVATE}")
+            sentences.append(
+                f"{share} {lie} outside {inside}, and went into a person's mean all the same. "
+                f"{NOT_PRIVATE}"
+            )
         return sentences
 
 
@@ -133,9 +167,13 @@ def _moved(which: str, moved: int, of: int, inside: str) -> list[str]:
         return []
     warning = "Warning: " if moved > MANY_MOVED * of else ""
     were = "was" if moved == 1 else "were"
-    share = f"{which} ({_percent(moved, of)}) lay outside {inside} and {were} moved to the nearest end"
+    share = (
+        f"{which} ({_percent(moved, of)}) lay outside {inside} and {were} moved to the nearest end"
+    )
     about = "an answer is about the moved values"
-    return [f"{warning}{share if warning else share[:1].upper() + share[1:]}: {about}. {NOT_PRIVATE}"]
+    return [
+        f"{warning}{share if warning else share[:1].upper() + share[1:]}: {about}. {NOT_PRIVATE}"
+    ]
 
 
 def _percent(part: int, whole: int) -> str:

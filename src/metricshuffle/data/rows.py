@@ -1,37 +1,57 @@
-"""From columns of a file, a frame or a table to the values that a query takes: whose row it is, where a place lies, what is missing."""
+"""Rows of a table as values of a query, and errors for invalid rows."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, Literal, get_args
+from typing import Unpack
 
 import numpy as np
 
-from metricshuffle.data import OPTIONS, Chunk, ColumnRequest, Spelling, Table
-from metricshuffle.data.cell_parsing import cell_problem, is_missing
+from metricshuffle.data.cell_parsing import cell_problem, is_missing, object_array
 from metricshuffle.data.row_errors import MAX_SHOWN, MISSING, InvalidValues, RowSummary
-from metricshuffle.data.row_values import cells_of, invalid_coordinates, labels_of
-from metricshuffle.data.user_ids import ambiguous_user_ids
-from metricshuffle.errors import DomainError, InputError, WrongRows
+from metricshuffle.data.row_values import (
+    cells_of,
+    holdings_of,
+    invalid_coordinates,
+    labels_of,
+    pairs_of,
+    sets_of,
+    trips_of,
+)
+from metricshuffle.data.source import Cells, Chunk, Column, ColumnRequest, ColumnSource, Values
+from metricshuffle.data.user_groups import UserGroups
+from metricshuffle.data.value_reading import (
+    ReadingArguments,
+    check_reading,
+    coordinate_kind,
+    value_columns,
+)
+from metricshuffle.errors import DomainError, InputError, WrongRows, argument
 from metricshuffle.models import format_value
-from metricshuffle.numerics.types import Integers64, Mask
-from metricshuffle.queries.mean_and_sum import NumberQuery
+from metricshuffle.numerics.types import Mask
 from metricshuffle.queries.query import Query
-from metricshuffle.randomness import Randomness
-from metricshuffle.spaces import Categories, Domain, Grid, Integers, Interval, Places
-
-PerUser = Literal["mean", "sum", "first", "sample"]
-CoordinateKind = Literal["cells", "points", "places"]
-PER_USER, COORDINATES = get_args(PerUser), get_args(CoordinateKind)
+from metricshuffle.spaces import (
+    Categories,
+    Grid,
+    Integers,
+    Interval,
+    KeyedNumbers,
+    LabelledNumbers,
+    LabelSets,
+    NumberRows,
+    Places,
+    ZonePairs,
+    Zones,
+)
 
 
 @dataclass(frozen=True, eq=False)
 class Rows:
-    """A table, which of its columns hold the values, and whose they are."""
+    """A table, and which of its columns have the values and the users."""
 
-    table: Table
+    table: ColumnSource
     query: Query
     coordinates: str
     clamp: bool = False
@@ -39,67 +59,70 @@ class Rows:
     per_user: str | None = None
     drop_missing: bool = False
     drop_outside: bool = False
-    spelling: Spelling = OPTIONS
     decimal: str = "."
     remarks: list[str] = field(default_factory=list)
-    """What a reader should know about what was read, in sentences; complete after the last row."""
+    """Sentences about what was read; complete after the last row."""
     seen: RowSummary = field(default_factory=RowSummary)
-    """What was found so far."""
+    """Summary of the rows so far."""
     whose: list[str | int] | None = None
-    """If a list is given: whom each value belongs to, the name of a user or the place of a row; complete after the last row."""
+    """If a list is given, it gets the user name or row number of each value.
+
+    Complete after the last row.
+    """
 
     @classmethod
     def of(
         cls,
-        opened: Callable[[Sequence[ColumnRequest]], Table],
+        opened: Callable[[Sequence[ColumnRequest]], ColumnSource],
         query: Query,
-        columns: Sequence[str],
         *,
-        coordinates: str | None = None,
-        clamp: bool = False,
-        user_column: str | None = None,
-        per_user: str | None = None,
-        drop_missing: bool = False,
-        drop_outside: bool = False,
-        spelling: Spelling = OPTIONS,
         decimal: str = ".",
+        **reading: Unpack[ReadingArguments],
     ) -> Rows:
-        """Options that fit together, or a sentence; the table is opened last."""
-        where = coordinates_of(query.values_in, coordinates, query.title, spelling)
-        needed = 2 if isinstance(query.values_in, Grid | Places) else 1
-        if len(columns) != needed:
-            raise InputError(_other_number(query, needed, len(columns), spelling))
-        if query.items is not None and user_column is None:
-            raise InputError(
-                f"a {query.title} is about users who hold several rows: name the column that tells whose row it is, "
-                f"{spelling('user_column')}."
-            )
-        _check_per_user(query, user_column, per_user, spelling)
-        if user_column in columns:
-            raise InputError(
-                f"{spelling('column', user_column)} is also the {spelling('user_column')}; name the column that holds the values."
-            )
-        names = [ColumnRequest(name) for name in columns]
+        """Open a table with `opened`, after checking that the arguments fit together."""
+        coordinates = coordinate_kind(query, reading.get("coordinates"))
+        check_reading(query, reading)
+        user_column = reading.get("user_column")
+        requests = [ColumnRequest(name) for name in value_columns(query, reading.get("column"))]
         if user_column is not None:
-            names.insert(0, ColumnRequest(user_column, "user_column"))
-        table = opened(names)
-        return cls(table, query, where, clamp, user_column, per_user, drop_missing, drop_outside, spelling, decimal, list(table.remarks))
+            requests.insert(0, ColumnRequest(user_column, "user_column"))
+        table = opened(requests)
+        return cls(
+            table,
+            query,
+            coordinates,
+            clamp=reading.get("clamp", False),
+            user_column=user_column,
+            per_user=reading.get("per_user"),
+            drop_missing=reading.get("drop_missing", False),
+            drop_outside=reading.get("drop_outside", False),
+            decimal=decimal,
+            remarks=list(table.remarks),
+        )
 
     @property
     def values_at(self) -> int:
-        """Where the columns of the values begin."""
+        """Index of the first column of values."""
         return 0 if self.user_column is None else 1
 
-    def parts(self, log: Callable[[str], None] = lambda _: None) -> Iterator[Any]:
-        """Values as the query takes them, a chunk at a time; users' values all at once, because their rows may lie anywhere."""
+    def parts(self, log: Callable[[str], None] = lambda _: None) -> Iterator[Values]:
+        """Iterate over values in the form that the query takes, in chunks.
+
+        Values of users come all at once, because their rows may be anywhere.
+        """
         yield from self._parts(self._validate_chunks(), log)
         self.add_clamping_remark()
 
-    def usable_parts(self) -> Iterator[Any]:
-        """The same without a judgement at the end: these are some of the rows, and whoever has what was seen in all of them judges."""
+    def usable_parts(self) -> Iterator[Values]:
+        """Iterate over values like `parts`, without raising row errors at the end.
+
+        The table is a part of all rows; the caller, who has the summary of all rows, raises them.
+        """
         return self._parts(self._usable_chunks(), lambda _: None)
 
-    def _parts(self, chunks: Iterator[tuple[Chunk, Any]], log: Callable[[str], None]) -> Iterator[Any]:
+    def _parts(
+        self, chunks: Iterator[tuple[Chunk, Column]], log: Callable[[str], None]
+    ) -> Iterator[Values]:
         if self.user_column is not None:
             yield from self._by_user(chunks, log)
             return
@@ -111,13 +134,16 @@ class Rows:
             done += len(chunk)
             log(f"{done:,} rows")
 
-    def _validate_chunks(self) -> Iterator[tuple[Chunk, Any]]:
-        """Chunks with their values; wrong ones are told once, at the end."""
+    def _validate_chunks(self) -> Iterator[tuple[Chunk, Column]]:
+        """Iterate over chunks with their values; row errors are raised once, at the end."""
         yield from self._usable_chunks()
         self.raise_row_errors()
 
-    def _usable_chunks(self) -> Iterator[tuple[Chunk, Any]]:
-        """Chunks with their values, without rows that miss one if these are to be left out; none after something was wrong."""
+    def _usable_chunks(self) -> Iterator[tuple[Chunk, Column]]:
+        """Iterate over the rows of chunks that are not left out, with their values.
+
+        After an invalid row, no more chunks are yielded.
+        """
         seen = self.seen
         for chunk in self.table.chunks():
             seen.total += len(chunk)
@@ -128,36 +154,60 @@ class Rows:
                 yield values
 
     def raise_row_errors(self) -> None:
-        """Raise if some of the rows that were seen cannot be used; else a remark on those that were left out."""
-        invalid, nameless, outside, total = self.seen.wrong, self.seen.nameless, self.seen.outside, self.seen.total
+        """Raise if some of the rows cannot be used; otherwise add remarks on those left out."""
+        invalid = self.seen.wrong
+        nameless = self.seen.nameless
+        outside = self.seen.outside
+        total = self.seen.total
         if self.seen.refused:
-            raise DomainError(" ".join([*self._refused(invalid, total), *self._refused_users(nameless, total)]))
+            raise DomainError(
+                " ".join([*self._refused(invalid, total), *self._refused_users(nameless, total)])
+            )
         if not self.seen.used:
             fault = f"misses a value or is not in {outside.inside}" if outside else "misses a value"
-            raise InputError(f"every row of {self.table.title} {fault}, so there are none to report.")
+            raise InputError(
+                f"every row of {self.table.title} {fault}, so there are none to report."
+            )
         if missing := total - self.seen.used - outside.count:
-            rows = "1 row misses a value and was" if missing == 1 else f"{missing:,} rows miss a value and were"
+            rows = (
+                "1 row misses a value and was"
+                if missing == 1
+                else f"{missing:,} rows miss a value and were"
+            )
             self.remarks.append(f"Of {total:,} rows of {self.table.title}, {rows} left out.")
         if outside:
             rows = "1 row is" if outside.count == 1 else f"{outside.count:,} rows are"
             was = "was" if outside.count == 1 else "were"
-            left = f"Of {total:,} rows of {self.table.title}, {rows} not in {outside.inside} and {was} left out"
+            left = (
+                f"Of {total:,} rows of {self.table.title}, {rows} not in {outside.inside} and "
+                f"{was} left out"
+            )
             self.remarks.append(f"{left}: {outside.listed()}.")
 
     def add_clamping_remark(self) -> None:
-        """A remark on values from outside that were moved to the ends or averaged; complete when everybody's value was made."""
-        self.remarks.extend(self.seen.moved_sentences(self.table.title, str(self.query.values_in), self.per_user))
+        """Add remarks on values outside the domain that were moved or averaged.
+
+        Call it once the values of all people have been computed.
+        """
+        self.remarks.extend(
+            self.seen.moved_sentences(self.table.title, str(self.query.values_in), self.per_user)
+        )
 
     def _with_user(self, chunk: Chunk, nameless: InvalidValues) -> Chunk:
-        """The rows that name a user; the others are left out or taken down."""
+        """Return the rows that name a user; the others are left out or recorded."""
         if self.user_column is None or not (missing := _missing_cells(chunk.cells[0])).any():
             return chunk
         for row in () if self.drop_missing else np.flatnonzero(missing):
             nameless.add("", (), partial(self._example, chunk, int(row), 0, 1))
         return chunk.kept(~missing)
 
-    def _kept_values(self, chunk: Chunk, invalid: InvalidValues, outside: InvalidValues) -> tuple[Chunk, Any] | None:
-        """A chunk with its values, without rows that are to be left out; None if something is wrong or nothing left."""
+    def _kept_values(
+        self, chunk: Chunk, invalid: InvalidValues, outside: InvalidValues
+    ) -> tuple[Chunk, Column] | None:
+        """Return the rows of a chunk that are not left out, with their values.
+
+        None if a row is invalid or no row remains.
+        """
         try:
             return (chunk, self._values(chunk)) if len(chunk) else None
         except DomainError as error:
@@ -167,195 +217,256 @@ class Rows:
             if self.drop_missing and missing.any():
                 return self._kept_values(chunk.kept(~missing), invalid, outside)
             if self.drop_outside and (beyond := self._beyond(chunk, error.where, missing)).any():
-                self._add(outside, chunk, replace(error.where, rows=np.flatnonzero(beyond).tolist()))
+                self._add(
+                    outside, chunk, replace(error.where, rows=np.flatnonzero(beyond).tolist())
+                )
                 return self._kept_values(chunk.kept(~beyond), invalid, outside)
             self._add(invalid, chunk, error.where)
             return None
 
-    def _values(self, chunk: Chunk) -> Any:
-        """The values of a chunk, every one of them inside the domain; those that had to be moved there are counted."""
+    def _values(self, chunk: Chunk) -> Column:
+        """Values of a chunk, all inside the domain; those that had to be moved are counted."""
         values = self._taken(chunk, clamp=self.clamp)
         if self.per_user == "mean":
-            self.seen.averaged += count_outside(lambda: self.query.values_in.validated(chunk.columns[self.values_at]))
+            self.seen.averaged += count_outside(
+                lambda: self.query.values_in.validated(chunk.columns[self.values_at])
+            )
         elif self.clamp and self.per_user != "sum":
             self.seen.clamped += count_outside(lambda: self._taken(chunk, clamp=False))
         return values
 
-    def _taken(self, chunk: Chunk, *, clamp: bool) -> Any:
-        domain, columns = self.query.values_in, chunk.columns[self.values_at :]
-        if isinstance(domain, Categories):
-            return labels_of(domain, ["" if cell is None else str(cell).strip() for cell in chunk.cells[self.values_at]])
+    @property
+    def _are_words(self) -> bool:
+        """Whether values are labels or ids of zones."""
+        domain = self.query.values_in
+        columns = len(self.table.columns) - self.values_at
+        if isinstance(domain, Zones | ZonePairs):
+            return columns == (1 if isinstance(domain, Zones) else 2)
+        return isinstance(domain, Categories | LabelSets | KeyedNumbers)
+
+    def _taken(self, chunk: Chunk, *, clamp: bool) -> Column:
+        domain = self.query.values_in
+        columns = chunk.columns[self.values_at :]
+        if isinstance(domain, Categories | Zones) and self._are_words:
+            return labels_of(
+                domain,
+                ["" if cell is None else str(cell).strip() for cell in chunk.cells[self.values_at]],
+            )
+        if isinstance(domain, Zones):
+            codes = cells_of(domain, columns, self.coordinates, clamp)
+            return np.array(domain.ids, dtype=object)[codes]
         if isinstance(domain, Grid | Places):
             return cells_of(domain, columns, self.coordinates, clamp)
-        if self.per_user in ("mean", "sum"):  # what counts is the outcome
-            if self.per_user == "mean" and self.drop_outside and isinstance(domain, Integers | Interval):
+        if isinstance(domain, ZonePairs):
+            return trips_of(domain, chunk.cells[self.values_at :], columns, clamp)
+        if isinstance(domain, LabelledNumbers):
+            return pairs_of(domain, chunk.cells[self.values_at], columns[1], clamp)
+        if isinstance(domain, NumberRows):
+            rows = np.stack([column.astype(object) for column in columns], axis=1)
+            return domain.clamped(rows) if clamp else domain.validated(rows)
+        if isinstance(domain, LabelSets):
+            return sets_of(domain, chunk.cells[self.values_at])
+        if isinstance(domain, KeyedNumbers):
+            numbers = columns[1] if len(columns) > 1 else None
+            return holdings_of(domain, chunk.cells[self.values_at], numbers, clamp, self.decimal)
+        if self.per_user in ("mean", "sum"):  # only the mean or sum must lie inside
+            if (
+                self.per_user == "mean"
+                and self.drop_outside
+                and isinstance(domain, Integers | Interval)
+            ):
                 return Interval(domain.low, domain.high, domain.unit).validated(columns[0])
             return Interval(-1e300, 1e300).validated(columns[0])
         return domain.clamped(columns[0]) if clamp else domain.validated(columns[0])
 
-    # What is missing, and what is wrong
+    # Missing and invalid rows
 
     def _missing(self, chunk: Chunk, where: WrongRows) -> Mask:
-        """Wrong rows that miss a value, as a mask over the chunk."""
+        """Mask of the invalid rows that miss a value."""
         missing: Mask = np.zeros(len(chunk), dtype=bool)
         for cells in chunk.cells[self.values_at :]:
             missing[[row for row in where.rows if is_missing(cells[row])]] = True
         return missing
 
     def _beyond(self, chunk: Chunk, where: WrongRows, missing: Mask) -> Mask:
-        """Wrong rows that can be read and hold something else than was asked for: never a number that was merely written in another way."""
+        """Mask of the invalid rows that can be read but have a value outside the domain.
+
+        Rows with a number that is merely written in another format are not among them.
+        """
         beyond: Mask = np.zeros(len(chunk), dtype=bool)
-        words = isinstance(self.query.values_in, Categories)
-        beyond[[row for row in where.rows if words or where.can_clamp(row)]] = True
+        domain = self.query.values_in
+        words = self._are_words
+        known = set(domain.labels.labels) if isinstance(domain, LabelledNumbers) else None
+        labels = chunk.cells[self.values_at]
+        beyond[
+            [
+                row
+                for row in where.rows
+                if words
+                or where.can_clamp(row)
+                or (known is not None and str(labels[row]).strip() not in known)
+            ]
+        ] = True
         return beyond & ~missing
 
-    def _example(self, chunk: Chunk, row: int, start: int, stop: int | None = None) -> tuple[str, str]:
-        """Where a row stands, and what stands there."""
-        return self.table.place(int(chunk.places[row])), ", ".join(_quoted(column[row]) for column in chunk.cells[start:stop])
+    def _example(
+        self, chunk: Chunk, row: int, start: int, stop: int | None = None
+    ) -> tuple[str, str]:
+        """Place and content of a row."""
+        return self.table.place(int(chunk.places[row])), ", ".join(
+            _quoted(column[row]) for column in chunk.cells[start:stop]
+        )
 
     def _add(self, invalid: InvalidValues, chunk: Chunk, where: WrongRows) -> None:
-        """Take down the wrong rows of a chunk."""
+        """Record the invalid rows of a chunk."""
         invalid.inside = invalid.inside or where.inside
-        box, of_numbers = getattr(self.query.values_in, "box", None), not isinstance(self.query.values_in, Categories)
+        box = getattr(self.query.values_in, "box", None)
+        of_numbers = not self._are_words
+        first_number = 1 if isinstance(self.query.values_in, LabelledNumbers) else 0
         remedies: tuple[str, ...]
         for row in where.rows:
-            cells = [column[row] for column in chunk.cells[self.values_at :]]
-            problems = [cell_problem(cell, self.spelling, self.decimal) for cell in cells if of_numbers or is_missing(cell)]
+            cells = [column[row] for column in chunk.columns[self.values_at :]]
+            problems = [
+                cell_problem(cell, self.decimal)
+                for index, cell in enumerate(cells)
+                if (of_numbers and index >= first_number) or is_missing(cell)
+            ]
             known = next((problem for problem in problems if problem is not None), None)
             if known is not None:
-                reason, remedies = known.reason, ((known.remedy,) if known.remedy else ())
+                reason = known.reason
+                remedies = (known.remedy,) if known.remedy else ()
             else:
                 can_clamp = where.can_clamp(row)
                 nowhere_on_earth = (
-                    invalid_coordinates(chunk, self.values_at, row, box, self.spelling)
+                    invalid_coordinates(chunk, self.values_at, row, box)
                     if can_clamp and self.coordinates == "places"
                     else ""
                 )
                 reason = nowhere_on_earth or where.reason(row)
-                clamped = f"pass {self.spelling.flag('clamp')} to move numbers outside to the nearest end"
-                remedies = (clamped,) if can_clamp and not nowhere_on_earth and not self.clamp else ()
+                clamped = (
+                    f"pass {argument('clamp', True)} to move numbers outside to the nearest end"
+                )
+                remedies = (
+                    (clamped,) if can_clamp and not nowhere_on_earth and not self.clamp else ()
+                )
                 if (can_clamp or not of_numbers) and not nowhere_on_earth:
-                    remedies += (f"{self.spelling.flag('drop_outside')} leaves them out",)
+                    remedies += (f"{argument('drop_outside', True)} leaves them out",)
             invalid.add(reason, remedies, partial(self._example, chunk, row, self.values_at))
 
     def _refused(self, invalid: InvalidValues, total: int) -> list[str]:
-        """What is wrong in the whole table, if something is: how many values, where the first ones are, and what to do."""
+        """Sentences about invalid values: how many, where the first ones are, and what to do."""
         if not invalid:
             return []
         named = " and ".join(repr(name) for name in self.table.names[self.values_at :])
         remedy = "; ".join(["Correct or leave out such rows", *invalid.remedies])
         if self.coordinates == "cells" and isinstance(self.query.values_in, Grid):
-            remedy += f"; {self.spelling('coordinates')} says if they are points or places instead of cells"
-        counted = "" if self.spelling.as_options else " (rows count from 0)"
+            remedy += (
+                f"; {argument('coordinates')} says if they are points or places instead of cells"
+            )
+        counted = " (rows count from 0)" if self.table.from_zero else ""
         fault = MISSING if set(invalid.reasons) == {MISSING} else f"is not in {invalid.inside}"
         are = fault if invalid.count == 1 else f"are{fault.removeprefix('is')}"
-        where = f"{self.spelling('column')} {named} of {self.table.title}{counted}"
+        where = f"{argument('column')} {named} of {self.table.title}{counted}"
         return [
             f"{invalid.count:,} of {total:,} values in {where} {are}{invalid.kinds()}: "
-            f"{invalid.listed(told=MISSING if fault == MISSING else '')}. {remedy}."
+            f"{invalid.listed(stated=MISSING if fault == MISSING else '')}. {remedy}."
         ]
 
     def _refused_users(self, nameless: InvalidValues, total: int) -> list[str]:
-        """Which rows name no user, if some do not."""
+        """Sentences about rows that name no user."""
         if not nameless:
             return []
         return [
-            f"{nameless.count:,} of {total:,} rows of {self.table.title} name{'s' * (nameless.count == 1)} no user in "
-            f"{self.spelling('user_column')} {self.user_column!r}: {nameless.listed()}. Correct such rows; "
-            f"{self.spelling.flag('drop_missing')} leaves them out."
+            f"{nameless.count:,} of {total:,} rows of {self.table.title} "
+            f"name{'s' * (nameless.count == 1)} no user in "
+            f"{argument('user_column')} {self.user_column!r}: {nameless.listed()}. Correct "
+            "such rows; "
+            f"{argument('drop_missing', True)} leaves them out."
         ]
 
-    # Whose rows they are
+    # Users
 
-    def _by_user(self, chunks: Iterator[tuple[Chunk, Any]], log: Callable[[str], None]) -> Iterator[Any]:
-        """Everybody's value, or everybody's items, users in the order of their first row; nothing if no row can be used."""
-        users: dict[str, int] = {}
-        owners: list[Integers64] = []
-        values: list[Any] = []
-        rows = 0
-        for chunk, part in chunks:
-            cells = chunk.cells[0] if isinstance(chunk.cells[0], list) else chunk.cells[0].tolist()
-            names = [str(cell).strip() for cell in cells]
-            owners.append(np.array([users.setdefault(name, len(users)) for name in names], dtype=np.int64))
-            values.append(np.asarray(part))
-            rows += len(chunk)
-            log(f"{rows:,} rows")
-        if not owners:
+    def _by_user(
+        self, chunks: Iterator[tuple[Chunk, Column]], log: Callable[[str], None]
+    ) -> Iterator[Values]:
+        """Yield the values or items of all users; nothing if no row can be used."""
+        groups = UserGroups.of(self.table.title, chunks, log)
+        if groups is None:
             return
-        self.remarks.extend(ambiguous_user_ids(users, self.table.title, str(self.user_column)))
+        self.remarks.extend(groups.ambiguous_names(str(self.user_column)))
         if self.whose is not None:
-            self.whose.extend(users)
-        owner, together = np.concatenate(owners), np.concatenate(values)
-        counts = np.bincount(owner, minlength=len(users))
+            self.whose.extend(groups.names)
         if self.query.items is not None:
-            yield self._items(list(users), owner, together, counts)
-            return
-        if self.per_user is None:
-            self._check_single(counts, len(owner))
-        yield self._single(list(users), owner, together, counts)
+            yield groups.items(self.query.items)
+        elif isinstance(self.query.values_in, LabelSets | KeyedNumbers):
+            yield self._gathered(groups, self.query.values_in)
+        elif self.per_user in ("mean", "sum"):
+            yield self._combined(groups)
+        else:
+            if self.per_user is None:
+                groups.check_single(self.query)
+            yield groups.single_rows(sample=self.per_user == "sample")
 
-    def _items(self, names: list[str], owner: Integers64, values: Any, counts: Integers64) -> list[Any]:
-        many = self.query.items
-        if isinstance(many, int) and np.any(counts != many):
-            wrong_users = np.flatnonzero(counts != many)
-            raise InputError(
-                f"{len(wrong_users):,} of {len(names):,} users of {self.table.title} do not hold exactly {many:,} item{'s' * (many != 1)}; "
-                f"the first is {format_value(names[int(wrong_users[0])])} with {int(counts[wrong_users[0]]):,}; correct the rows, "
-                "or plan without "
-                f"{self.spelling('items')} to let users hold any number."
-            )
-        order = np.argsort(owner, kind="stable")
-        return np.split(values[order], np.cumsum(counts)[:-1])
+    def _gathered(self, groups: UserGroups, domain: LabelSets | KeyedNumbers) -> Column:
+        """All labels, or keys with numbers, of each person."""
+        people = [tuple(part for row in rows for part in row) for rows in groups.items("any")]
+        try:
+            domain.validated(people)
+        except DomainError as error:
+            if error.where is None:
+                raise
+            first = error.where.rows[0]
+            raise DomainError(
+                f"{len(error.where.rows):,} of {len(people):,} people of {self.table.title} are "
+                f"not in {error.where.inside}; the first is {format_value(groups.names[first])}, "
+                f"who {error.where.reason(first)}. Correct their rows."
+            ) from None
+        return object_array(people, len(people))
 
-    def _check_single(self, counts: Integers64, rows: int) -> None:
-        """Raise if somebody has several rows: the promise is about one value a person."""
-        if rows > len(counts):
-            allowed = PER_USER if isinstance(self.query, NumberQuery) else PER_USER[2:]
-            words = allowed if self.spelling.as_options else [repr(choice) for choice in allowed]
-            ways = f"{', '.join(words[:-1])} or {words[-1]}"
-            raise InputError(
-                f"{rows:,} rows of {self.table.title} belong to {len(counts):,} people, up to {int(counts.max()):,} to one of them; "
-                f"the promise is about one value a person, so choose {self.spelling('per_user')} {ways}, or plan a user-histogram or "
-                "user-mean."
-            )
-
-    def _single(self, names: list[str], owner: Integers64, values: Any, counts: Integers64) -> Any:
-        """One value for each user."""
+    def _combined(self, groups: UserGroups) -> Column:
+        """Mean or sum of the rows of each person, inside the domain."""
         domain = self.query.values_in
-        if self.per_user in ("mean", "sum"):
-            totals = np.bincount(owner, weights=np.asarray(values, dtype=np.float64), minlength=len(counts))
-            outcome = totals / counts if self.per_user == "mean" else totals
-            outcome = np.rint(outcome) if isinstance(domain, Integers) else outcome
-            self.seen.people += len(counts)
-            self.seen.clamped_people += count_outside(lambda: domain.validated(outcome)) if self.clamp else 0
-            try:
-                return domain.clamped(outcome) if self.clamp else domain.validated(outcome)
-            except DomainError as error:
-                raise self._outside(names, outcome, error) from None
-        order = np.argsort(owner, kind="stable")
-        starts = np.cumsum(counts) - counts
-        if self.per_user == "sample":
-            source = Randomness.system()
-            starts = starts + np.array([source.below(int(count)) for count in counts], dtype=np.int64)
-        return values[order[starts]]
+        outcome = groups.total()
+        if self.per_user == "mean":
+            outcome = outcome / groups.counts
+        if isinstance(domain, Integers):
+            outcome = np.rint(outcome)
+        self.seen.people += len(groups.names)
+        self.seen.clamped_people += (
+            count_outside(lambda: domain.validated(outcome)) if self.clamp else 0
+        )
+        try:
+            return domain.clamped(outcome) if self.clamp else domain.validated(outcome)
+        except DomainError as error:
+            raise self._outside(groups.names, outcome, error) from None
 
-    def _outside(self, names: list[str], outcome: Any, error: DomainError) -> DomainError:
-        """What a person's rows come to, where that is no value of the query."""
+    def _outside(self, names: list[str], outcome: Column, error: DomainError) -> DomainError:
+        """Error about people whose mean or sum is not a value of the query."""
         if error.where is None:
             return error
-        where, many = error.where, len(error.where.rows)
+        where = error.where
+        many = len(error.where.rows)
         can_clamp = not self.clamp and any(map(where.can_clamp, where.rows))
-        remedy = f", or pass {self.spelling.flag('clamp')} to move it to the nearest end" if can_clamp else ""
-        first = [f"{format_value(names[row])}: {format_value(outcome[row])} {where.reason(row)}" for row in where.rows[:MAX_SHOWN]]
+        remedy = (
+            f", or pass {argument('clamp', True)} to move it to the nearest end"
+            if can_clamp
+            else ""
+        )
+        first = [
+            f"{format_value(names[row])}: {format_value(outcome[row])} {where.reason(row)}"
+            for row in where.rows[:MAX_SHOWN]
+        ]
         more = f"; and {many - MAX_SHOWN:,} more" if many > MAX_SHOWN else ""
         return DomainError(
-            f"the {self.per_user} of {many:,} of {len(names):,} people of {self.table.title} {'is' if many == 1 else 'are'} not in "
-            f"{where.inside}: {'; '.join(first)}{more}. Take another {self.spelling('per_user')}{remedy}."
+            f"the {self.per_user} of {many:,} of {len(names):,} people of "
+            f"{self.table.title} {'is' if many == 1 else 'are'} not in "
+            f"{where.inside}: {'; '.join(first)}{more}. Take another "
+            f"{argument('per_user')}{remedy}."
         )
 
 
-def count_outside(check: Callable[[], Any]) -> int:
-    """How many values a check refuses because they lie outside: those that clamping would move."""
+def count_outside(check: Callable[[], object]) -> int:
+    """Count the values that a check rejects and that clamping would move."""
     try:
         check()
     except DomainError as error:
@@ -363,56 +474,19 @@ def count_outside(check: Callable[[], Any]) -> int:
     return 0
 
 
-def _missing_cells(cells: Any) -> Mask:
-    """Where nothing stands."""
+def _missing_cells(cells: Cells) -> Mask:
+    """Mask of missing cells."""
     if not isinstance(cells, list) and cells.dtype.kind in "iu":
         return np.zeros(len(cells), dtype=bool)
-    if isinstance(cells, list) and not any(map(is_missing, set(cells))):  # many rows of a file have the same few names
+    # A set, because many rows of a file have the same few names.
+    if isinstance(cells, list) and not any(map(is_missing, set(cells))):
         return np.zeros(len(cells), dtype=bool)
     return np.fromiter(map(is_missing, cells), dtype=bool, count=len(cells))
 
 
-def _quoted(cell: Any) -> str:
-    return "(empty)" if cell is None or (isinstance(cell, str) and not cell.strip()) else format_value(cell)
-
-
-def _other_number(query: Query, needed: int, count: int, spelling: Spelling) -> str:
-    if spelling.as_options:
-        got = {1: "once", 2: "twice"}.get(count, f"{count} times")
-        example = ", like --column lat --column lon" if needed == 2 else ""
-        return f"a {query.title} needs --column {'twice' if needed == 2 else 'once'}{example}; got it {got}."
-    names = "two names, column=['lat', 'lon']" if needed == 2 else "one name"
-    return f"a {query.title} needs {names}, got column= with {count}."
-
-
-def coordinates_of(domain: Domain, coordinates: str | None, kind: str, spelling: Spelling = OPTIONS) -> str:
-    """What the columns of places are: places on a map, else cells, unless something else is said."""
-    on_map = isinstance(domain, Places) or (isinstance(domain, Grid) and domain.box is not None)
-    if coordinates is None:
-        return "places" if on_map else "cells"
-    if coordinates not in COORDINATES:
-        raise InputError(f"{spelling('coordinates')} must be one of {', '.join(COORDINATES)}, got {coordinates!r}.")
-    if isinstance(domain, Places) and coordinates != "places":
-        raise InputError(f"{spelling('coordinates', coordinates)} is for a grid; this {kind} takes places in degrees.")
-    if not isinstance(domain, Grid | Places):
-        raise InputError(f"{spelling('coordinates', coordinates)} is for places on a grid; leave it out for this {kind}.")
-    if coordinates == "places" and not on_map:
-        box = "a plan with --box" if spelling.as_options else "a Grid.from_box"
-        raise InputError(f"{spelling('coordinates', 'places')} needs {box}; this plan's grid is not on a map.")
-    return coordinates
-
-
-def _check_per_user(query: Query, user_column: str | None, per_user: str | None, spelling: Spelling) -> None:
-    if per_user is None:
-        return
-    if per_user not in PER_USER:
-        raise InputError(f"{spelling('per_user')} must be one of {', '.join(PER_USER)}, got {per_user!r}.")
-    if user_column is None:
-        raise InputError(
-            f"{spelling('per_user')} says what to do with several rows of one person; name whose rows they are with "
-            f"{spelling('user_column')}."
-        )
-    if query.items is not None:
-        raise InputError(f"a {query.title} takes all rows of a user; leave {spelling('per_user')} out.")
-    if per_user in ("mean", "sum") and not isinstance(query, NumberQuery):
-        raise InputError(f"{spelling('per_user', per_user)} is for numbers; take first or sample for a {query.title}.")
+def _quoted(cell: object) -> str:
+    return (
+        "(empty)"
+        if cell is None or (isinstance(cell, str) and not cell.strip())
+        else format_value(cell)
+    )

@@ -1,4 +1,4 @@
-"""How a report becomes messages of equal length."""
+"""Encodings of a report as messages of equal length."""
 
 from metricshuffle.encodings.modular_shares import Modular, modulus_for
 from metricshuffle.encodings.packed_vectors import Packed

@@ -1,4 +1,4 @@
-"""An integer as residues modulo a number: what is let through is the sum of everybody's."""
+"""Integers as residues modulo a number, of which only the sum over all users is revealed."""
 
 from __future__ import annotations
 
@@ -8,30 +8,32 @@ from typing import Any, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from metricshuffle.errors import DomainError, InputError
+from metricshuffle.errors import DomainError, InputError, argument
 from metricshuffle.numerics.validation import validate_integer
 from metricshuffle.privacy.guarantee import Who
 from metricshuffle.randomness import Randomness
 
 LARGEST_MODULUS = 2**62
-"""Two residues and their sum fit 64 bits, signed or not."""
+"""Two residues and their sum fit in 64 bits, signed or unsigned."""
 
 MIN_SHARES = 3
-"""What the security of shares through a shuffler needs (see accounting.sums.split_and_mix)."""
+"""Minimum number of shares for security through a shuffler (see accounting.sums.split_and_mix)."""
 
 
 def modulus_for(users: int, span: int, noise_radius: int) -> int:
-    """Smallest modulus in which the sum of `users` values, each in a range of length `span`, does not wrap
-    as long as the total noise is at most `noise_radius` in absolute value.
+    """Smallest modulus in which the sum of `users` values and their noise does not wrap around.
 
-    The sum then takes one of users * span + 2 * noise_radius + 1 values. A larger noise wraps around: an
-    error of the estimate, never of privacy, because the residue is a function of the exact sum.
+    Each value lies in a range of length `span`; the total noise is at most `noise_radius` in
+    absolute value. The sum then takes one of users * span + 2 * noise_radius + 1 values. A larger
+    noise wraps around, which is an error of the estimate and never of privacy, because the residue
+    is a function of the exact sum.
     """
     values = validate_integer("users", users, 1) * validate_integer("span", span, 0)
     modulus = max(2, values + 2 * validate_integer("noise_radius", noise_radius, 0) + 1)
     if modulus > LARGEST_MODULUS:
         raise InputError(
-            f"{users:,} values spanning {span:,} with noise up to {noise_radius:,} need a modulus above 2^62; "
+            f"{users:,} values spanning {span:,} with noise up to {noise_radius:,} need a "
+            "modulus above 2^62; "
             f"use a coarser unit for the values."
         )
     return modulus
@@ -39,12 +41,12 @@ def modulus_for(users: int, span: int, noise_radius: int) -> int:
 
 @dataclass(frozen=True)
 class Modular:
-    """An integer is sent as `messages` residues that add up to it.
+    """Encoding of an integer as `messages` residues that add up to it.
 
-    Through a shuffler: `messages` - 1 exactly uniform shares and the difference (split-and-mix); how well
-    the multiset of all shares hides everything but the sum is `accounting.sums.split_and_mix.security_bits`.
-    To an aggregator that adds up and shows the sum alone, to a curator, or straight to the analyst ("nobody" is trusted): one
-    residue, which is not hidden from whoever receives it.
+    Through a shuffler: `messages` - 1 exactly uniform shares and the difference (split-and-mix).
+    `accounting.sums.split_and_mix.security_bits` says how well the multiset of all shares hides
+    everything but the sum. To an aggregator that reveals only the sum, to a curator, or directly to
+    the analyst (trusted "nobody"): one residue, which is not hidden from its recipient.
     """
 
     modulus: int
@@ -52,16 +54,29 @@ class Modular:
     trusted: Who
 
     def __post_init__(self) -> None:
-        if isinstance(self.modulus, bool) or not isinstance(self.modulus, int) or not 2 <= self.modulus <= LARGEST_MODULUS:
+        if (
+            isinstance(self.modulus, bool)
+            or not isinstance(self.modulus, int)
+            or not 2 <= self.modulus <= LARGEST_MODULUS
+        ):
             raise InputError(f"modulus must be a whole number in 2..2^62, got {self.modulus!r}.")
         if isinstance(self.messages, bool) or not isinstance(self.messages, int):
             raise InputError(f"messages must be a whole number, got {self.messages!r}.")
         if self.trusted not in get_args(Who):
-            raise InputError(f"trusted must be one of {', '.join(get_args(Who))}, got {self.trusted!r}.")
+            raise InputError(
+                f"{argument('trusted')} must be one of {', '.join(get_args(Who))}, got "
+                f"{self.trusted!r}."
+            )
         if self.trusted != "shuffler" and self.messages != 1:
-            raise InputError(f"{self.trusted} takes messages = 1 residue a user, got {self.messages}; shares are for a shuffler.")
+            raise InputError(
+                f"{self.trusted} takes messages = 1 residue per user, got {self.messages}; "
+                "shares are for a shuffler."
+            )
         if self.trusted == "shuffler" and self.messages < MIN_SHARES:
-            raise InputError(f"a shuffler needs messages >= {MIN_SHARES} shares a user to hide anything, got {self.messages}.")
+            raise InputError(
+                f"a shuffler needs messages >= {MIN_SHARES} shares per user to hide "
+                f"anything, got {self.messages}."
+            )
 
     @property
     def messages_per_user(self) -> int:
@@ -69,7 +84,7 @@ class Modular:
 
     @property
     def bits_per_message(self) -> int:
-        """ceil(log2 modulus): every residue is written with that many bits, leading zeros included."""
+        """ceil(log2 modulus): the bits of every residue, leading zeros included."""
         return (self.modulus - 1).bit_length()
 
     @property
@@ -77,59 +92,90 @@ class Modular:
         return self.messages * self.bits_per_message
 
     def shares(self, values: NDArray[np.int64], randomness: Randomness) -> NDArray[np.uint64]:
-        """One row a user: residues that add up to the user's value modulo `modulus`."""
+        """Split each value into a row of residues that add up to it modulo `modulus`."""
         integers = np.asarray(values)
         if integers.ndim != 1 or (integers.size and integers.dtype.kind not in "iu"):
-            raise InputError(f"values must be a one-dimensional array of integers, got {integers.dtype} of shape {integers.shape}.")
-        if integers.dtype == np.uint64 and integers.size and integers.max() > np.iinfo(np.int64).max:
-            raise DomainError("values must fit 64 bits with a sign.")
+            raise InputError(
+                f"values must be a one-dimensional array of integers, got {integers.dtype} "
+                f"of shape {integers.shape}."
+            )
+        if (
+            integers.dtype == np.uint64
+            and integers.size
+            and integers.max() > np.iinfo(np.int64).max
+        ):
+            raise DomainError("values must fit in 64 bits, sign included.")
         modulus = np.uint64(self.modulus)
         difference = np.mod(integers.astype(np.int64), np.int64(self.modulus)).astype(np.uint64)
         out = np.empty((difference.size, self.messages), dtype=np.uint64)
         if self.messages > 1:
-            out[:, :-1] = randomness.uniform_residues(difference.size * (self.messages - 1), self.modulus).reshape(
-                difference.size, self.messages - 1
-            )
+            out[:, :-1] = randomness.uniform_residues(
+                difference.size * (self.messages - 1), self.modulus
+            ).reshape(difference.size, self.messages - 1)
         for column in range(self.messages - 1):
-            # both are below modulus <= 2^62, so neither line overflows
+            # Both are below modulus <= 2^62, so neither line overflows.
             difference += modulus - out[:, column]
             difference -= np.where(difference >= modulus, modulus, np.uint64(0))
         out[:, -1] = difference
         return out
 
     def shuffled(self, records: NDArray[np.uint64]) -> NDArray[np.uint64]:
-        """The multiset of all messages in its canonical form: sorted, so that it shows the multiset and no more."""
+        """Return all messages sorted, so that only their multiset is revealed."""
         residues = self._checked(records)
         if residues.ndim != 2 or residues.shape[1] != self.messages:
-            raise InputError(f"records must have {self.messages} residues a user, got an array of shape {residues.shape}.")
+            raise InputError(
+                f"records must have {self.messages} residues per user, got an array of shape "
+                f"{residues.shape}."
+            )
         return np.sort(residues, axis=None)
 
     def total(self, residues: NDArray[np.uint64]) -> int:
-        """The sum of residues (any shape) modulo `modulus`, exactly."""
+        """Return the exact sum of residues (any shape) modulo `modulus`."""
         checked = self._checked(residues)
-        # in halves of 32 bits, so that no sum overflows before 2^32 messages
-        low, high = int((checked & np.uint64(0xFFFFFFFF)).sum()), int((checked >> np.uint64(32)).sum())
+        # In halves of 32 bits, so that no sum overflows before 2^32 messages.
+        low = int((checked & np.uint64(0xFFFFFFFF)).sum())
+        high = int((checked >> np.uint64(32)).sum())
         return ((high << 32) + low) % self.modulus
 
     def centred(self, total: int, low: int, high: int) -> int:
-        """The integer that a residue stands for, when low..high is where the sum is expected.
+        """Return the integer that a residue represents if the sum is expected in low..high.
 
-        The `modulus` integers around the middle of low..high are told apart; a sum a little outside
-        low..high is returned as it is, not clipped.
+        The residue identifies one of the `modulus` integers around the middle of low..high; a sum
+        slightly outside low..high is returned unclipped.
         """
-        first, last, residue = validate_integer("low", low), validate_integer("high", high), validate_integer("total", total)
+        start, _ = self.window(low, high)
+        residue = validate_integer("total", total)
+        if not 0 <= residue < self.modulus:
+            raise DomainError(
+                f"a total modulo {self.modulus} lies in 0..{self.modulus - 1}, got {residue}."
+            )
+        return start + (residue - start) % self.modulus
+
+    def window(self, low: int, high: int) -> tuple[int, int]:
+        """First and last of the `modulus` integers around the middle of low..high."""
+        first = validate_integer("low", low)
+        last = validate_integer("high", high)
         spare = self.modulus - (last - first + 1)
         if last < first or spare < 0:
-            raise InputError(f"the window {first}..{last} must hold between 1 and modulus = {self.modulus} integers; see modulus_for.")
-        if not 0 <= residue < self.modulus:
-            raise DomainError(f"a total modulo {self.modulus} lies in 0..{self.modulus - 1}, got {residue}.")
+            raise InputError(
+                f"the window {first}..{last} must contain between 1 and modulus = "
+                f"{self.modulus} integers; see modulus_for."
+            )
         start = first - spare // 2
-        return start + (residue - start) % self.modulus
+        return start, start + self.modulus - 1
+
+    def clamped(self, total: int, low: int, high: int) -> int:
+        """Return an exact sum, clipped to the integers of a residue if low..high is expected."""
+        start, end = self.window(low, high)
+        return min(max(total, start), end)
 
     def _checked(self, residues: NDArray[Any]) -> NDArray[np.uint64]:
         array = np.asarray(residues)
         if array.dtype != np.uint64:
             raise InputError(f"residues must be a uint64 array, got {array.dtype}.")
         if array.size and int(array.max()) >= self.modulus:
-            raise DomainError(f"residues must lie in 0..{self.modulus - 1}, got {int(array.max())}; a message is damaged.")
+            raise DomainError(
+                f"residues must lie in 0..{self.modulus - 1}, got {int(array.max())}; a "
+                "message is damaged."
+            )
         return array

@@ -1,4 +1,4 @@
-"""A count as one-bit messages: what the shuffler lets through is how many ones there are."""
+"""Counts as one-bit messages, of which the shuffler reveals only the number of ones."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from metricshuffle.randomness import Randomness
 
 @dataclass(frozen=True)
 class ShuffledBits:
-    """A shuffled multiset of one-bit messages: nothing but its number of ones is left."""
+    """A shuffled multiset of one-bit messages, described by its number of ones."""
 
     ones: int
     bits: int
@@ -31,7 +31,7 @@ class ShuffledBits:
 
 @dataclass(frozen=True)
 class Unary:
-    """A report is a count in 0..length, sent as `length` one-bit messages of which `count` are ones.
+    """Encoding of a count in 0..length as `length` one-bit messages, `count` of which are ones.
 
     Every user sends the same number of messages of the same size, whatever the count is.
     """
@@ -40,7 +40,9 @@ class Unary:
 
     def __post_init__(self) -> None:
         if isinstance(self.length, bool) or not isinstance(self.length, int) or self.length < 1:
-            raise InputError(f"length must be a whole number of messages >= 1, got {self.length!r}.")
+            raise InputError(
+                f"length must be a whole number of messages >= 1, got {self.length!r}."
+            )
 
     @property
     def messages_per_user(self) -> int:
@@ -55,10 +57,10 @@ class Unary:
         return self.length
 
     def messages(self, count: int, randomness: Randomness) -> NDArray[np.uint8]:
-        """One user's messages (0 or 1), in an order the client alone knows.
+        """Return one user's messages (0 or 1), in an order that only the client knows.
 
-        The secret order makes one user's messages worth no more than their count, even to somebody
-        who sees them before they are shuffled with the others'.
+        Because the order is secret, one user's messages reveal no more than their count, even to
+        someone who sees them before they are shuffled with those of others.
         """
         ones = validate_integer("count", count)
         self._within(ones, ones)
@@ -67,25 +69,34 @@ class Unary:
         return randomness.shuffled(bits)
 
     def shuffled(self, messages: NDArray[np.uint8]) -> ShuffledBits:
-        """What is left of everybody's messages (any shape) after the shuffler."""
+        """Shuffle the messages of all users (an array of any shape)."""
         bits = np.asarray(messages)
         if bits.dtype != np.uint8 or bool((bits > 1).any()):
-            raise InputError(f"one-bit messages must be a uint8 array of zeros and ones, got {bits.dtype}.")
+            raise InputError(
+                f"one-bit messages must be a uint8 array of zeros and ones, got {bits.dtype}."
+            )
         reports, remainder = divmod(bits.size, self.length)
         if remainder:
-            raise InputError(f"{bits.size:,} messages are not a whole number of reports of {self.length:,}; a report is incomplete.")
+            raise InputError(
+                f"{bits.size:,} messages are not a whole number of reports of "
+                f"{self.length:,}; a report is incomplete."
+            )
         return ShuffledBits(int(np.count_nonzero(bits)), bits.size, reports)
 
     def shuffled_counts(self, counts: NDArray[np.int64]) -> ShuffledBits:
-        """The same without making the messages: a shuffled multiset of bits IS its number of ones."""
+        """Same as `shuffled`, from counts: a shuffled multiset of bits IS its number of ones."""
         checked = self._checked(np.asarray(counts))
-        # in halves of 32 bits, so that no sum overflows
-        low, high = int((checked & 0xFFFFFFFF).sum()), int((checked >> 32).sum())
+        # In halves of 32 bits, so that no sum overflows.
+        low = int((checked & 0xFFFFFFFF).sum())
+        high = int((checked >> 32).sum())
         return ShuffledBits((high << 32) + low, checked.size * self.length, checked.size)
 
     def _checked(self, counts: NDArray[Any]) -> NDArray[np.int64]:
         if counts.ndim != 1 or (counts.size and counts.dtype.kind not in "iu"):
-            raise InputError(f"counts must be a one-dimensional array of integers, got {counts.dtype} of shape {counts.shape}.")
+            raise InputError(
+                f"counts must be a one-dimensional array of integers, got {counts.dtype} "
+                f"of shape {counts.shape}."
+            )
         if counts.size:
             self._within(int(counts.min()), int(counts.max()))
         return counts.astype(np.int64)
@@ -93,4 +104,7 @@ class Unary:
     def _within(self, smallest: int, largest: int) -> None:
         if smallest < 0 or largest > self.length:
             got = f"{smallest}" if smallest == largest else f"{smallest}..{largest}"
-            raise DomainError(f"a count must lie in 0..{self.length}, got {got}; the number of messages must not depend on it.")
+            raise DomainError(
+                f"a count must lie in 0..{self.length}, got {got}; the number of messages "
+                "must not depend on it."
+            )

@@ -1,1 +1,1 @@
-"""From counts and sums to shares: inversion, likelihood, projections."""
+"""Estimation of shares from counts and sums: inversion, likelihood, projections."""

@@ -1,4 +1,4 @@
-"""Compiled sums with weights that fall off by the same factor with every step; imported only where used (numba costs 0.3 s)."""
+"""Compiled geometrically weighted sums; imported only where used (numba costs 0.3 s)."""
 
 # numba's decorators carry no types.
 # mypy: disable-error-code="untyped-decorator, no-any-return"
@@ -12,7 +12,7 @@ from metricshuffle.numerics.types import Floats
 
 @njit(cache=True)
 def falling_sums(values: Floats, factor: float) -> Floats:
-    """For each row, at every place x the sum over y of factor^|x - y| values[y]."""
+    """For each row and place x, compute the sum over y of factor^|x - y| values[y]."""
     rows, places = values.shape
     sums = np.empty((rows, places))
     for row in range(rows):

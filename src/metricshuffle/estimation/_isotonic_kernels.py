@@ -1,4 +1,7 @@
-"""Compiled isotonic regression; imported only where used (numba costs 0.3 s, and scipy.optimize as much again)."""
+"""Compiled isotonic regression; imported only where used.
+
+Importing numba costs 0.3 s, and importing scipy.optimize would cost as much again.
+"""
 
 # numba's decorators carry no types.
 # mypy: disable-error-code="untyped-decorator, no-any-return"
@@ -12,12 +15,18 @@ from metricshuffle.numerics.types import Floats
 
 @njit(cache=True)
 def rising(values: Floats, weights: Floats) -> Floats:
-    """The nearest rising sequence in least squares with these weights > 0: neighbours that fall are pooled into their weighted mean."""
+    """Nearest non-decreasing sequence in weighted least squares (weights > 0).
+
+    Neighbours that decrease are pooled into their weighted mean.
+    """
     count = len(values)
-    means, masses, ends = np.empty(count), np.empty(count), np.empty(count, dtype=np.int64)
+    means = np.empty(count)
+    masses = np.empty(count)
+    ends = np.empty(count, dtype=np.int64)
     blocks = 0
     for i in range(count):
-        mean, mass = values[i], weights[i]
+        mean = values[i]
+        mass = weights[i]
         while blocks > 0 and means[blocks - 1] >= mean:
             blocks -= 1
             total = masses[blocks] + mass

@@ -1,4 +1,4 @@
-"""Compiled steps towards the shares of least squares; imported only where used (numba costs 0.3 s)."""
+"""Compiled steps of constrained least squares; imported only where used (numba costs 0.3 s)."""
 
 # numba's decorators carry no types.
 # mypy: disable-error-code="untyped-decorator, no-any-return"
@@ -14,14 +14,16 @@ from metricshuffle.numerics.types import Floats, Integers32
 
 @njit(cache=True, nogil=True)
 def onto_shares(values: Floats) -> None:
-    """In place, the nearest point whose coordinates are >= 0 and sum to one: max(values - t, 0).
+    """Project in place onto the probability simplex: max(values - t, 0).
 
-    t rises to its place: the t for which all of those above the last t sum to one is never too large (Michelot 1986).
+    t increases to its final value: the t for which all coordinates above the previous t sum to one
+    is never too large (Michelot 1986).
     """
     count = len(values)
     level = (values.sum() - 1.0) / count
     while True:
-        left, total = 0, 0.0
+        left = 0
+        total = 0.0
         for i in range(count):
             if values[i] > level:
                 left += 1
@@ -35,12 +37,18 @@ def onto_shares(values: Floats) -> None:
 
 @njit(cache=True, nogil=True)
 def onto_rising(values: Floats, sums: Floats, counts: Floats) -> None:
-    """In place, the nearest rising sequence within 0..1: neighbours that fall are pooled, then cut off. Two columns to work in."""
+    """Project in place onto non-decreasing sequences within 0..1: pool decreasing neighbours, clip.
+
+    `sums` and `counts` are work space.
+    """
     blocks = 0
     for i in range(len(values)):
         sums[blocks], counts[blocks] = values[i], 1.0
         blocks += 1
-        while blocks > 1 and sums[blocks - 2] * counts[blocks - 1] >= sums[blocks - 1] * counts[blocks - 2]:
+        while (
+            blocks > 1
+            and sums[blocks - 2] * counts[blocks - 1] >= sums[blocks - 1] * counts[blocks - 2]
+        ):
             sums[blocks - 2] += sums[blocks - 1]
             counts[blocks - 2] += counts[blocks - 1]
             blocks -= 1
@@ -52,7 +60,7 @@ def onto_rising(values: Floats, sums: Floats, counts: Floats) -> None:
             place += 1
 
 
-@njit(cache=True, nogil=True, fastmath={"reassoc"})  # so that the compiler adds several at a time
+@njit(cache=True, nogil=True, fastmath={"reassoc"})  # allows vectorized addition
 def _product(left: Floats, right: Floats) -> float:
     total = 0.0
     for i in range(len(left)):
@@ -62,18 +70,29 @@ def _product(left: Floats, right: Floats) -> float:
 
 @njit(cache=True, nogil=True)
 def gradient_at(
-    starts: Integers32, columns: Integers32, entries: Floats, up: Floats, across: Floats, target: Floats, at: Floats, residual: Floats,
+    starts: Integers32,
+    columns: Integers32,
+    entries: Floats,
+    up: Floats,
+    across: Floats,
+    target: Floats,
+    at: Floats,
+    residual: Floats,
     gradient: Floats,
-) -> None:  # fmt: skip
-    """Of half the sum of squares of at @ design - target, the design given by rows, or full if there are no `starts`; points are first
-    blurred along the axes of a grid, if `up` and `across` are not empty."""
+) -> None:
+    """Compute the gradient of half the sum of squares of at @ design - target, in place.
+
+    The design is given by sparse rows, or as a full table if `starts` is empty. If `up` and
+    `across` are not empty, points are first blurred along the axes of a grid.
+    """
     blurred = len(up) > 0
     seen = np.dot(up.T, np.dot(at.reshape(len(up), len(across)), across)).ravel() if blurred else at
     residual[:] = -target
     if len(starts) == 0:
         design = entries.reshape(len(at), len(target))
         for i in range(len(at)):
-            share, row = seen[i], design[i]
+            share = seen[i]
+            row = design[i]
             if share != 0.0:
                 for place in range(len(row)):
                     residual[place] += share * row[place]
@@ -95,8 +114,13 @@ def gradient_at(
 
 @njit(cache=True, nogil=True)
 def gap_at(at: Floats, gradient: Floats, rising: bool) -> float:
-    """How much a straight move to any other possible point would gain at most, which is more than any move can."""
-    here, best, tail = 0.0, math.inf, 0.0
+    """Upper bound on how far the objective is above its minimum (Frank-Wolfe gap).
+
+    It is the largest decrease of the linearized objective over all feasible points.
+    """
+    here = 0.0
+    best = math.inf
+    tail = 0.0
     for i in range(len(at)):
         here += at[i] * gradient[i]
         best = min(best, gradient[i])
@@ -110,14 +134,34 @@ def gap_at(at: Floats, gradient: Floats, rising: bool) -> float:
 
 @njit(cache=True, nogil=True)
 def nearest(
-    starts: Integers32, columns: Integers32, entries: Floats, up: Floats, across: Floats, targets: Floats, start: Floats, curvature: float,
-    tolerance: float, max_steps: int, every: int, rising: bool,
-) -> tuple[Floats, Floats, Integers32]:  # fmt: skip
-    """A row for each row of targets: accelerated projected gradient from `start`; the gaps, and how many steps were made."""
-    runs, size = len(targets), len(start)
-    fitted, gaps, steps = np.empty((runs, size)), np.empty(runs), np.empty(runs, dtype=np.int32)
-    residual, gradient = np.empty(targets.shape[1]), np.empty(size)
-    ahead, after, sums, counts = np.empty(size), np.empty(size), np.empty(size), np.empty(size)
+    starts: Integers32,
+    columns: Integers32,
+    entries: Floats,
+    up: Floats,
+    across: Floats,
+    targets: Floats,
+    start: Floats,
+    curvature: float,
+    tolerance: float,
+    max_steps: int,
+    every: int,
+    rising: bool,
+) -> tuple[Floats, Floats, Integers32]:
+    """Fit one row per row of targets by accelerated projected gradient from `start`.
+
+    Returns the fits, their gaps and their numbers of steps.
+    """
+    runs = len(targets)
+    size = len(start)
+    fitted = np.empty((runs, size))
+    gaps = np.empty(runs)
+    steps = np.empty(runs, dtype=np.int32)
+    residual = np.empty(targets.shape[1])
+    gradient = np.empty(size)
+    ahead = np.empty(size)
+    after = np.empty(size)
+    sums = np.empty(size)
+    counts = np.empty(size)
     for run in range(runs):
         here = fitted[run]
         here[:] = start
@@ -126,11 +170,15 @@ def nearest(
         step = 0
         while True:
             if step % every == 0 or step >= max_steps:
-                gradient_at(starts, columns, entries, up, across, targets[run], here, residual, gradient)
+                gradient_at(
+                    starts, columns, entries, up, across, targets[run], here, residual, gradient
+                )
                 gaps[run] = gap_at(here, gradient, rising)
                 if gaps[run] <= tolerance or step >= max_steps:
                     break
-            gradient_at(starts, columns, entries, up, across, targets[run], ahead, residual, gradient)
+            gradient_at(
+                starts, columns, entries, up, across, targets[run], ahead, residual, gradient
+            )
             for i in range(size):
                 after[i] = ahead[i] - gradient[i] / curvature
             if rising:
@@ -142,8 +190,9 @@ def nearest(
                 uphill += (ahead[i] - after[i]) * (after[i] - here[i])
             momentum_next = 0.5 * (1.0 + math.sqrt(1.0 + 4.0 * momentum * momentum))
             carried = (momentum - 1.0) / momentum_next
-            if uphill > 0.0:  # it runs the wrong way: start again from here
-                momentum_next, carried = 1.0, 0.0
+            if uphill > 0.0:  # the last step went uphill: restart from here
+                momentum_next = 1.0
+                carried = 0.0
             for i in range(size):
                 ahead[i] = after[i] + carried * (after[i] - here[i])
                 here[i] = after[i]

@@ -1,15 +1,15 @@
-"""Compiled exact samplers that read random words from a buffer (see samplers.py for the laws and their proofs).
+"""Compiled exact samplers that read random words from a buffer (laws and proofs: samplers.py).
 
 The contract that keeps the laws exact when the buffer runs dry:
 
-    A sampler is a function of an infinite word stream, cut into short steps. A step that finds the
-    buffer empty undoes nothing but its own reading: it reports `DRY`, and the kernel returns the
-    position at which that step BEGAN. The driver keeps every word from there on, appends fresh ones
-    behind them and calls again, so that the step reads the very same words once more. What comes out is
-    the function of the stream, whatever the length of the buffer: no draw is ever discarded for having
-    been long, which would condition the law on short draws.
+    A sampler is a function of an infinite word stream, split into short steps. A step that finds
+    the buffer empty undoes only its own reading: it returns `DRY`, and the kernel returns the
+    position at which that step BEGAN. The driver keeps every word from there on, appends fresh
+    words and calls again, so that the step reads the same words once more. The result is the same
+    function of the stream for every buffer length: no draw is ever discarded for being long, which
+    would condition the law on short draws.
 
-All numbers that meet a word are uint64 (a mix with int64 would become a float).
+All numbers combined with a word are uint64 (mixing with int64 would give a float).
 """
 
 from __future__ import annotations
@@ -19,13 +19,14 @@ from numba import njit
 
 from metricshuffle._randomness_kernels import ONE, ZERO, multiply_high, rejected
 
-DRY, UNDECIDED = -1, -2
+DRY = -1
+UNDECIDED = -2
 SIGN = np.uint64(63)
 
 
 @njit(cache=True, nogil=True)
 def below(words, position, bound):  # type: ignore[no-untyped-def]
-    """(uniform on 0..bound-1, next position), or (0, DRY)."""
+    """Return (uniform on 0..bound-1, next position), or (0, DRY)."""
     while position < words.size:
         word = words[position]
         position += 1
@@ -36,11 +37,12 @@ def below(words, position, bound):  # type: ignore[no-untyped-def]
 
 @njit(cache=True, nogil=True)
 def exp_bernoulli(words, position, above, under):  # type: ignore[no-untyped-def]
-    """(Bernoulli(exp(-above/under)), next position) for 0 <= above <= under.
+    """Return (Bernoulli(exp(-above/under)), next position) for 0 <= above <= under.
 
-    Canonne-Kamath-Steinke: with x = above/under, count K = 1, 2, ... while Bernoulli(x/K) succeeds; the
-    final K is odd with probability sum_j (-x)^j/j! = e^-x. Bernoulli(x/K) is drawn as Bernoulli(x) and
-    Bernoulli(1/K), so no product of the two denominators is ever formed; a certain one reads no word.
+    Canonne-Kamath-Steinke: with x = above/under, count K = 1, 2, ... while Bernoulli(x/K) succeeds;
+    the final K is odd with probability sum_j (-x)^j/j! = e^-x. Bernoulli(x/K) is drawn as
+    Bernoulli(x) and Bernoulli(1/K), so the product of the two denominators is never formed. A draw
+    with probability 1 reads no word.
     """
     tries = ONE
     while True:
@@ -62,12 +64,14 @@ def exp_bernoulli(words, position, above, under):  # type: ignore[no-untyped-def
 
 @njit(cache=True, nogil=True)
 def geometric(words, position, above, under):  # type: ignore[no-untyped-def]
-    """(K with P(K >= k) = exp(-k above/under), next position).
+    """Return (K with P(K >= k) = exp(-k above/under), next position).
 
-    U uniform on 0..t-1 kept with probability e^(-U/t), V = number of successes of Bernoulli(1/e): U + tV is
-    geometric with rate 1/t, and floor((U + tV)/s) is geometric with rate s/t. With t = qs + r the quotient is
-    qV + floor((U + rV)/s). Bounds: s <= 2^30, t <= 2^62, q <= 2^32, and V < 2^20 because every success of
-    Bernoulli(1/e) reads at least one word of a buffer of at most 2^20: qV <= 2^52, U + rV < 2^62 + 2^50.
+    Let s = above and t = under. U is uniform on 0..t-1 and accepted with probability e^(-U/t), V is
+    the number of successes of Bernoulli(1/e) before the first failure. Then U + tV is geometric
+    with rate 1/t, and K = floor((U + tV)/s) is geometric with rate s/t. With t = qs + r (q the
+    quotient, r the remainder) K = qV + floor((U + rV)/s), which cannot overflow: s <= 2^30, t <=
+    2^62, q <= 2^32, and V < 2^20 because every success of Bernoulli(1/e) reads at least one word of
+    a buffer of at most 2^20 words, so qV <= 2^52 and U + rV < 2^62 + 2^50.
     """
     while True:
         start, position = below(words, position, under)
@@ -91,7 +95,7 @@ def geometric(words, position, above, under):  # type: ignore[no-untyped-def]
 
 @njit(cache=True, nogil=True)
 def fill_geometric(words, above, under, out, state):  # type: ignore[no-untyped-def]
-    """Fill out[state[0]:] with geometrics; returns the position of the first word not used up."""
+    """Fill out[state[0]:] with geometrics; return the position of the first unused word."""
     position = 0
     while state[0] < out.size:
         value, after = geometric(words, position, above, under)
@@ -105,7 +109,7 @@ def fill_geometric(words, above, under, out, state):  # type: ignore[no-untyped-
 
 @njit(cache=True, nogil=True)
 def fill_discrete_laplace(words, above, under, out, state):  # type: ignore[no-untyped-def]
-    """Fill out[state[0]:] with a sign and a geometric magnitude, "minus zero" drawn again."""
+    """Fill out[state[0]:] with a sign and a geometric magnitude, redrawing "minus zero"."""
     position = 0
     while state[0] < out.size:
         if position == words.size:
@@ -121,26 +125,34 @@ def fill_discrete_laplace(words, above, under, out, state):  # type: ignore[no-u
     return position
 
 
-SKIP, COUNT, JUMP = 0, 1, 2
+SKIP = 0
+COUNT = 1
+JUMP = 2
 
 
 @njit(cache=True, nogil=True)
 def rank(words, position, rows, first, last):  # type: ignore[no-untyped-def]
-    """(how many of rows[first:last] a uniform real number V lies below, next position), or (0, DRY), or (0, UNDECIDED).
+    """Return (number of rows[first:last] above a uniform real number V, next position).
 
-    The rows are falling numbers in 0..1, written as digits of 64 bits; the words are the digits of V, as many of them as it takes to
-    tell V from the rows. UNDECIDED: the digits of a row are used up, and V may lie on either side of what follows them.
+    Returns (0, DRY) if the buffer is empty. The rows are decreasing numbers in 0..1, written as
+    digits of 64 bits; the words are the digits of V, as many as are needed to compare V with the
+    rows. Returns (0, UNDECIDED) if the digits of a row are used up and V may lie on either side of
+    it.
     """
     used = 0
     for row in range(first, last):
-        digit, smaller, decided = 0, False, False
+        digit = 0
+        smaller = False
+        decided = False
         while not decided:
             if digit == rows.shape[1]:
                 return 0, UNDECIDED
             if position + digit == words.size:
                 return 0, DRY
-            word, limit = words[position + digit], rows[row, digit]
-            smaller, decided = word < limit, word != limit
+            word = words[position + digit]
+            limit = rows[row, digit]
+            smaller = word < limit
+            decided = word != limit
             digit += 1
         used = max(used, digit)
         if not smaller:
@@ -150,17 +162,20 @@ def rank(words, position, rows, first, last):  # type: ignore[no-untyped-def]
 
 @njit(cache=True, nogil=True)
 def jump(words, position, above, under, blocks):  # type: ignore[no-untyped-def]
-    """(K with P(K = k) proportional to exp(-k above/under) / k for k >= 1, next position), or (0, DRY or UNDECIDED).
+    """Return (K >= 1 with P(K = k) proportional to exp(-k above/under) / k, next position).
 
-    Block i < I is k in [2^i, 2^(i+1)), block I the tail (see compound_poisson.py). Bounds: a block has 2^i <= under/above <= 2^32, and
-    above * (k - 2^i) < under <= 2^62; the tail is 2^33 + geometric at most.
+    Returns (0, DRY or UNDECIDED) as `rank` does. K is drawn by rejection from blocks: block i < I
+    consists of k in [2^i, 2^(i+1)), block I is the tail k >= 2^I, where I is the number of rows of
+    `blocks` (see compound_poisson.py). Nothing overflows: a block has 2^i <= under/above <= 2^32,
+    and above * (k - 2^i) < under <= 2^62; a draw of the tail is at most 2^33 plus a geometric draw.
     """
     many = blocks.shape[0]
     while True:
         block, position = rank(words, position, blocks, 0, many)
         if position < 0:
             return 0, position
-        block_start, more = ONE << np.uint64(block), ZERO
+        block_start = ONE << np.uint64(block)
+        more = ZERO
         if block == many:
             tail, position = geometric(words, position, above, under)
             if position == DRY:
@@ -189,7 +204,10 @@ def jump(words, position, above, under, blocks):  # type: ignore[no-untyped-def]
 
 @njit(cache=True, nogil=True)
 def run_of_zeros(words, position, bits):  # type: ignore[no-untyped-def]
-    """(the number whose binary digits are heads with the probabilities `bits`, next position), or (0, DRY or UNDECIDED)."""
+    """Return (number whose j-th binary digit is 1 with probability bits[j], next position).
+
+    Returns (0, DRY or UNDECIDED) as `rank` does.
+    """
     length = 0
     for level in range(bits.shape[0]):
         digit, position = rank(words, position, bits, level, level + 1)
@@ -200,16 +218,24 @@ def run_of_zeros(words, position, bits):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, nogil=True)
-def add_negative_binomials(words, above, under, run, bits, numbers, blocks, columns, end, out, state):  # type: ignore[no-untyped-def]
-    """Add NB draws to the columns `columns` of `out`, row by row, then subtract as many; state = (place, phase, jumps left, undecided).
+def add_negative_binomials(  # type: ignore[no-untyped-def]
+    words, above, under, run, bits, numbers, blocks, columns, end, out, state
+):
+    """Add negative binomial draws to `columns` of `out`, row by row, then subtract as many.
 
-    A place is one draw; the first rows * columns of them are added, the others up to `end` subtracted. No place without a jump is visited.
-    SKIP   2^levels places at a time without a jump, then the rest of the run;
-    COUNT  the number of jumps of the place that was reached, at least 1;
-    JUMP   one of them.
-    If the tables have too few digits, `undecided` is set and the step is left as if the buffer had run dry.
+    state = (place, phase, jumps left, undecided). A place is one draw; the first rows * columns
+    draws are added, the others, up to `end`, subtracted. Places without a jump are not visited.
+    Phases:
+
+    - SKIP: skip 2^levels places without a jump at a time, then the remainder of the run.
+    - COUNT: draw the number of jumps, at least 1, of the place reached.
+    - JUMP: draw one of these jumps.
+
+    If the tables have too few digits, `undecided` is set and the step ends as if the buffer had run
+    dry.
     """
-    position, cells = 0, out.shape[0] * columns.size
+    position = 0
+    cells = out.shape[0] * columns.size
     while state[0] < end:
         if state[1] == SKIP:
             whole, after = rank(words, position, run, 0, 1)
@@ -244,7 +270,10 @@ def add_negative_binomials(words, above, under, run, bits, numbers, blocks, colu
 
 @njit(cache=True, nogil=True)
 def flipped_counts(values, span, threshold, words):  # type: ignore[no-untyped-def]
-    """Number of ones after each of `span` bits (the first values[i] of them ones) is flipped if its 32 random bits < threshold."""
+    """Number of ones per row after flipping every bit whose 32 random bits are below `threshold`.
+
+    Each row has `span` bits; before flipping, the first values[i] bits of row i are ones.
+    """
     out = np.empty(len(values), dtype=np.int64)
     low = np.uint64(0xFFFFFFFF)
     for i in range(len(values)):

@@ -1,8 +1,10 @@
-"""Compiled table look-ups: one 64-bit word a draw (imported on first use).
+"""Compiled table look-ups for `DyadicTable`, which use one 64-bit word per draw.
 
-A draw is #{thresholds <= word} - radius. The top bits of the word name a cell of the guide, which holds the
-draw where they decide it and AMBIGUOUS where a threshold lies inside the cell. The look-up is written
-out in each loop: as a function it is not inlined and costs ten times as much.
+`thresholds` are the partial sums of the table's weights, so a draw is #{thresholds <= word} -
+radius. The top bits of the word select a cell of `guide`. The cell contains the draw if these bits
+determine it, and AMBIGUOUS if a threshold lies inside the cell. The look-up is written out in each
+loop: a separate function would not be inlined and would take ten times as long. The module is
+imported on first use.
 """
 
 from __future__ import annotations
@@ -17,7 +19,7 @@ AMBIGUOUS = np.int32(-(2**31))
 
 @njit(cache=True, nogil=True)
 def counted(word, index, thresholds):  # type: ignore[no-untyped-def]
-    """#{thresholds <= word}, given that the first `index` of them are."""
+    """Return #{thresholds <= word}, given that the first `index` thresholds are <= word."""
     while index < thresholds.size and thresholds[index] <= word:
         index += 1
     return index
@@ -45,7 +47,7 @@ def add(words, thresholds, guide, first, radius, out):  # type: ignore[no-untype
 
 @njit(cache=True, nogil=True)
 def draw_constant_time(words, thresholds, radius, out):  # type: ignore[no-untyped-def]
-    """Compare with every threshold, whatever the word: no branch and no address depends on the draw."""
+    """Compare every word with every threshold, so that no branch or address depends on the draw."""
     for index in range(words.size):
         word = words[index]
         count = np.int64(0)

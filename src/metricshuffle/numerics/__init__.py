@@ -1,1 +1,1 @@
-"""What all numbers here rest on: names for arrays, directed rounding, searches that return only what was certified, and processors."""
+"""Numerical foundations: array types, directed rounding, certified searches and threads."""

@@ -1,4 +1,4 @@
-"""How much of the machine this process may use, and compiled work that goes on in several threads of it."""
+"""Number of usable cores, and compiled work that runs in several threads."""
 
 from __future__ import annotations
 
@@ -9,17 +9,20 @@ from itertools import pairwise, starmap
 from typing import TypeVar
 
 MAX_PARTS = 4
-"""Beyond, threads mostly wait for what is not compiled."""
+"""Maximum number of threads; further threads mostly wait for code that is not compiled."""
 Result = TypeVar("Result")
 
 
 def usable_cores() -> int:
-    """Those this process may run on, where the system tells; a container often has fewer than the machine."""
+    """Return how many cores this process may run on, which may be fewer than the machine has."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def run_in_parts(work: Callable[[int, int], Result], many: int) -> list[Result]:
-    """work(start, stop) for consecutive parts of 0..many, one a core, all at once: worth it for loops that let go of the interpreter."""
+    """Run work(start, stop) on consecutive parts of 0..many in threads, one per core.
+
+    Worthwhile for loops that release the interpreter lock. Results are in the order of the parts.
+    """
     parts = max(1, min(usable_cores(), many, MAX_PARTS))
     spans = list(pairwise(many * part // parts for part in range(parts + 1)))
     if parts == 1:
@@ -30,12 +33,12 @@ def run_in_parts(work: Callable[[int, int], Result], many: int) -> list[Result]:
 
 
 def start_in_thread(work: Callable[[], Result]) -> Callable[[], Result]:
-    """Begin `work` in a thread of its own; what is returned waits for its result, or raises what it raised."""
+    """Start `work` in a new thread; return a function that waits for its result or exception."""
     thread = ThreadPoolExecutor(1)
     begun = thread.submit(work)
 
     def waited() -> Result:
-        with thread:  # so that no thread is left behind
+        with thread:  # joins the thread
             return begun.result()
 
     return waited

@@ -1,6 +1,7 @@
-"""The arrays everything here is made of, named once.
+"""Names of the array types.
 
-A module that means something more by its numbers (codes, signs, weights) gives them a name of its own, made from one of these.
+A module whose numbers have a more specific meaning (codes, signs, weights) defines its own name for
+one of these.
 """
 
 from __future__ import annotations
@@ -10,11 +11,11 @@ from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
 Integers64 = NDArray[np.int64]
-"""Whole numbers that can be negative: values, counts, codes, steps."""
+"""Signed integers: values, counts, codes, steps."""
 Integers32 = NDArray[np.int32]
-"""Whole numbers of which there are so many that the memory they take decides: tables to look things up in."""
+"""Integers of large lookup tables, where memory matters."""
 Words = NDArray[np.uint64]
-"""64 bits each: random words, and weights that are compared with them."""
+"""64-bit words: random words, and weights that are compared with them."""
 Bits = NDArray[np.uint8]
-"""Zeros and ones, one a byte."""
+"""Zeros and ones, one per byte."""
 Mask = NDArray[np.bool_]

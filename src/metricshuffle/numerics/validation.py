@@ -1,4 +1,4 @@
-"""Whole numbers given by a caller."""
+"""Validation of integer arguments."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from metricshuffle.errors import InputError
 
 
 def validate_integer(name: str, value: int, minimum: int | None = None) -> int:
-    """value as an integer (at least `least`), or a sentence; a float is refused even if it has no fraction."""
+    """Return `value` as an integer of at least `minimum`; floats are rejected, even whole ones."""
     try:
         number = operator.index(value)
     except TypeError:

@@ -1,4 +1,4 @@
-"""From a target to a plan, and how such plans behave."""
+"""Planning: find and compare protocols that meet a privacy target, and simulate their errors."""
 
 from metricshuffle.planning.candidate import Candidate
 from metricshuffle.planning.error_simulation import Simulation, simulate

@@ -1,355 +1,573 @@
-"""What taking part means, in plain words for the people who are asked: short sentences, no formulas, and nothing that is not promised."""
+"""Text for participants: what taking part means, in plain words, claiming no more than is true.
+
+It is written for a reader of twelve years: short sentences, no formulas, and probabilities as the
+number of right guesses in a hundred. The guarantee in exact words is added on request.
+"""
 
 from __future__ import annotations
 
-import math
-from dataclasses import dataclass
-from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
+from dataclasses import dataclass, replace
 
-from metricshuffle.numerics.rounding import format_distance, format_epsilon, format_number, format_rough, round_up
-from metricshuffle.privacy.guarantee import Guarantee
+from metricshuffle.planning.task_words import Say, TaskWords
+from metricshuffle.planning.translation import ENGLISH, load_language
 from metricshuffle.protocols.frequencies import Frequencies
 from metricshuffle.protocols.noisy_vectors import NoisyVectors
+from metricshuffle.protocols.shuffler_noise import ShufflerNoise
 from metricshuffle.protocols.sums import Sums
-from metricshuffle.queries import Histogram, UserHistogram, UserLinearQuery
+from metricshuffle.queries import (
+    ByGroup,
+)
+from metricshuffle.queries.cell_query import CellQuery
 from metricshuffle.queries.query import Query
+from metricshuffle.queries.record_query import RecordQuery
 from metricshuffle.queries.user_queries import UserQuery
 from metricshuffle.randomizers.additive_randomizer import AdditiveRandomizer
-from metricshuffle.spaces import Categories, Discrete, Domain, Grid, Integers, Places
+from metricshuffle.spaces import (
+    Categories,
+    Grid,
+    Integers,
+    Places,
+    ZonePairs,
+    Zones,
+)
 from metricshuffle.tasks.task import Task
-from metricshuffle.tasks.wording import NO_QUESTION, question_sentence, quote_words
+from metricshuffle.tasks.wording import NO_QUESTION, quote_words
 
-# Odds that shift by thousands are told as hiding little, and those beyond any use as hiding nothing.
-LITTLE_EPSILON, NOTHING_EPSILON = 8.0, 30.0
-MAX_LISTED = 8
-MAX_ODDS = 10**15
-TITLE = "What it means to take part"
+# Epsilons above which the text says that little, or nothing, is hidden.
+LITTLE_EPSILON = 8.0
+NOTHING_EPSILON = 30.0
+# Epsilon up to which the text says that an exact answer stays hidden: a guess between two is right
+# at most 89 times in 100.
+HIDDEN_EPSILON = 2.0
 
 
 @dataclass(frozen=True)
 class Section:
+    """Section of the text; `kind` names it in every language."""
+
+    kind: str
     heading: str
     sentences: tuple[str, ...]
 
 
 @dataclass(frozen=True)
 class Consent:
-    """The sections of a page for people who are asked to take part."""
+    """Sections of a page for people who are asked to take part."""
 
     title: str
     sections: tuple[Section, ...]
+    exact: Section
+    """The guarantee in exact words, for those who want to check it; in English."""
+    language: str = ENGLISH
 
     @property
     def text(self) -> str:
-        """Plain text, a paragraph a section."""
+        """Plain text, one paragraph per section."""
         parts = [f"{section.heading}\n{' '.join(section.sentences)}" for section in self.sections]
         return "\n\n".join([self.title, *parts]) + "\n"
 
     @property
     def markdown(self) -> str:
-        parts = [f"### {section.heading}\n\n{_escape_markdown(' '.join(section.sentences))}" for section in self.sections]
+        parts = [
+            f"### {_escape_markdown(section.heading)}\n\n"
+            f"{_escape_markdown(' '.join(section.sentences))}"
+            for section in self.sections
+        ]
         return "\n\n".join([f"## {_escape_markdown(self.title)}", *parts]) + "\n"
 
+    def with_exact_words(self) -> Consent:
+        """The same text, followed by the guarantee in exact words."""
+        return replace(self, sections=(*self.sections, self.exact))
 
-def consent(task: Task, *, expected_error: float | None = None, contact: str = "", minimum: int | None = None) -> Consent:
-    """What people should know before they take part in a task, which is verified first.
 
-    `expected_error` is that of the plan, if it is at hand; `contact` says who answers questions; `minimum` is the least number of
-    reports of a collection, if it asks for more than the task does.
+def consent(
+    task: Task,
+    *,
+    expected_error: float | None = None,
+    contact: str = "",
+    minimum: int | None = None,
+    language: str = ENGLISH,
+) -> Consent:
+    """Write what people should know before they take part in a task, which is verified first.
+
+    Args:
+        expected_error: Expected error of the plan, if at hand.
+        contact: Who answers questions.
+        minimum: Smallest number of reports of a collection, if it is larger than the task's.
+        language: Code of a language, or path of a catalogue.
     """
+    spoken = load_language(language)
     task.verify_once()
-    return Consent(
-        TITLE if task.title is None else f"{quote_words(task.title)}: {TITLE[:1].lower()}{TITLE[1:]}",
-        (
-            Section("What you are asked", (_words(task), _question_section(task), *_result_section(task, expected_error))),
-            Section("What leaves your device", _sent_section(task)),
-            Section("What nobody learns", _hidden_section(task)),
-            Section("What is not hidden", _not_hidden_section(task)),
-            Section("Whom you rely on", _trust_section(task, task.minimum if minimum is None else minimum)),
-            Section("How often", (_rounds_section(task),)),
-            Section("If you change your mind", (_withdrawal_section(task),)),
-            Section("Questions", _contact_section(task, contact)),
-        ),
+    return _Writer(task, TaskWords(task, spoken)).consent(
+        expected_error, contact, task.minimum if minimum is None else minimum
     )
 
 
-# What is collected
+@dataclass(frozen=True)
+class _Writer:
+    """Writer of the sections about one task in one language."""
 
+    task: Task
+    words: TaskWords
 
-def _words(task: Task) -> str:
-    return NO_QUESTION if task.question is None else question_sentence(task.question)
+    @property
+    def say(self) -> Say:
+        return self.words.say
 
-
-def _question_section(task: Task) -> str:
-    query = task.query
-    if isinstance(query, UserQuery):
-        items, max_items = query.items, getattr(task.protocol, "most_items", None)
-        any_number = "all your items, as many as you have" if max_items is None else f"all your items, {max_items:,} at most"
-        many = any_number if items == "any" else f"{items:,} item{'s' * (items != 1)}"
-        return f"You are asked for {many}; each is {_one_of(query.values_in)}."
-    return f"You are asked for one answer: {_one_of(query.values_in)}."
-
-
-def _one_of(domain: Domain) -> str:
-    """A value in words."""
-    if isinstance(domain, Categories):
-        names = ", ".join(domain.labels[:MAX_LISTED])
-        more = len(domain.labels) - MAX_LISTED
-        return f"one of {names}{f' and {more:,} more' if more > 0 else ''}"
-    if isinstance(domain, Grid):
-        return (
-            f"a square of a grid of {domain.width:,} by {domain.height:,} squares, each {format_number(domain.cell)} {domain.unit}".rstrip()
-            + " wide"
+    def consent(self, expected_error: float | None, contact: str, minimum: int) -> Consent:
+        say = self.say
+        title = say("What it means to take part")
+        if self.task.title is not None:
+            title = f"{self._quote(self.task.title)}: {title[:1].lower()}{title[1:]}"
+        parts = {
+            "asked": (say("What you are asked"), self.asked(expected_error)),
+            "sent": (say("What leaves your device"), self.sent()),
+            "hidden": (self.hidden_heading(), self.hidden()),
+            "collusion": (self.collusion_heading(), self.collusion()),
+            "visible": (say("What stays visible"), self.visible()),
+            "others": (say("If people make things up or stay away"), self.others(minimum)),
+            "rounds": (say("How often"), self.rounds()),
+            "withdrawal": (say("Can you take it back?"), self.withdrawal()),
+            "contact": (say("Questions"), self.contact(contact)),
+        }
+        sections = tuple(
+            Section(kind, heading, sentences)
+            for kind, (heading, sentences) in parts.items()
+            if sentences
         )
-    if isinstance(domain, Places):
-        return f"a place, as latitude and longitude, within {domain.box}"
-    whole = "a whole number" if isinstance(domain, Integers) else "a number"
-    low, high, unit = (getattr(domain, name) for name in ("low", "high", "unit"))
-    return f"{whole} from {format_number(low)} to {format_number(high)} {unit}".rstrip()
-
-
-def _result_section(task: Task, expected_error: float | None) -> tuple[str, ...]:
-    query, people = task.query, f"about {task.users:,} people" if task.users > 1 else "one person"
-    off = ""
-    if isinstance(query, Histogram):
-        places = isinstance(query.domain, Grid)
-        what = "a map of how many are in each square" if places else "how many gave each answer"
-        off = (
-            ""
-            if expected_error is None
-            else f"; its shares are off by about {format_rough(100.0 * expected_error)} % of the people on average"
+        fallback = (
+            (str(self.task.if_shuffler_colludes),) if self.task.protocol.trusted != "nobody" else ()
         )
-    elif isinstance(query, UserHistogram):
-        what = "how the items of all together are spread, where everybody counts the same"
-    elif isinstance(query, UserLinearQuery):
-        what = "an average over the items of all, where everybody counts the same"
-    else:
-        what = {"mean": "the average of all answers", "centroid": "the middle of all places"}.get(query.kind, "the sum of all answers")
-        off = (
-            ""
-            if expected_error is None
-            else f"; it is off by about {format_number(expected_error)} {query.error_unit}".rstrip() + " on average"
+        exact = Section("exact", say("In exact words"), (str(self.task.guarantee), *fallback))
+        return Consent(title, sections, exact, self.words.language.code)
+
+    def _quote(self, words: str) -> str:
+        opening, closing = self.say("“ ”").split()
+        return quote_words(words, opening, closing)
+
+    # What is asked
+
+    def asked(self, expected_error: float | None) -> tuple[str, ...]:
+        task = self.task
+        say = self.say
+        if task.question is None:
+            question = say(NO_QUESTION)
+        else:
+            end = "" if task.question[-1] in ".!?" else "."
+            quoted = self._quote(task.question)
+            question = say("Those who plan this ask: {question}", question=quoted) + end
+        return (question, self._answer_wanted(), *self._result(expected_error))
+
+    def _answer_wanted(self) -> str:
+        query = self.task.query
+        say = self.say
+        value = self.words.value_text(query.values_in)
+        if not isinstance(query, UserQuery):
+            return say("You give one answer: {value}.", value=value)
+        items = query.items
+        max_items = getattr(self.task.protocol, "most_items", None)
+        if items == "any" and max_items is None:
+            return say("You give all your items. Each item is {value}.", value=value)
+        if items == "any":
+            return say(
+                "You give all your items, up to {most}. Each item is {value}.",
+                most=self.words.count(max_items or 0),
+                value=value,
+            )
+        if items == 1:
+            return say("You give one item: {value}.", value=value)
+        return say(
+            "You give {items} items. Each item is {value}.",
+            items=self.words.count(int(items or 0)),
+            value=value,
         )
-    return (f"From the answers of {people} one result is made: {what}{off}.",)
 
+    def _result(self, expected_error: float | None) -> tuple[str, ...]:
+        say = self.say
+        users = self.task.users
+        outcome = self.words.outcome()
+        made = (
+            say("Your answer becomes the result: {outcome}.", outcome=outcome)
+            if users == 1
+            else say(
+                "The answers of about {people} people become one result: {outcome}.",
+                people=self.words.count(users),
+                outcome=outcome,
+            )
+        )
+        return (made, *self.words.error_sentences(expected_error))
 
-# What is sent
+    # What is sent
 
+    def sent(self) -> tuple[str, ...]:
+        protocol = self.task.protocol
+        say = self.say
+        if protocol.trusted == "curator":
+            return (
+                say("Your device sends your answer as it is to one party, the curator."),
+                say("The curator adds random noise to the result, not to your answer."),
+            )
+        if isinstance(protocol, ShufflerNoise):
+            return (
+                say("Your device changes your answer by chance and sends what comes out.")
+                if protocol.changes_answers
+                else say("Your device sends your answer as it is."),
+                say(
+                    "This is your report. The mixer adds made-up reports to those of all people, "
+                    "so that others cannot know the exact counts."
+                ),
+                self._size(),
+            )
+        if isinstance(protocol, NoisyVectors):
+            how = [
+                say(
+                    "Your device turns your answer into {numbers} whole numbers.",
+                    numbers=self.words.count(protocol.coordinates),
+                ),
+                say("It adds a random number to each of them and sends the sums."),
+                *self._small_noise(),
+            ]
+        elif isinstance(protocol, Sums) and isinstance(protocol.randomizers[0], AdditiveRandomizer):
+            how = [
+                say("Your device adds a random number to your answer and sends the sum."),
+                *self._small_noise(),
+            ]
+        elif isinstance(protocol, Frequencies) and protocol.items > 1:
+            drawn = (
+                say(
+                    "Your device picks {items} of your items by chance.",
+                    items=self.words.count(protocol.items),
+                )
+                if protocol.drawn
+                else say(
+                    "Your device takes your {items} items one by one.",
+                    items=self.words.count(protocol.items),
+                )
+            )
+            how = [
+                drawn,
+                say("It draws a report by chance for each, and sends the reports."),
+                say("The item makes some reports more likely; the report may be the item itself."),
+            ]
+        else:
+            how = [
+                say("Your device draws a report by chance and sends it."),
+                say(
+                    "Your answer makes some reports more likely; the report may be the answer "
+                    "itself."
+                ),
+            ]
+        if protocol.trusted != "nobody":
+            how.append(
+                say(
+                    "What it sends is your report. What hides you is that the reports of all "
+                    "people come together."
+                )
+            )
+        return (*how, self._size())
 
-def _sent_section(task: Task) -> tuple[str, ...]:
-    protocol, bits = task.protocol, task.protocol.bits_per_user
-    size = f"{bits:,} bit{'s' * (bits != 1)}" if bits <= 64 else f"{-(-bits // 8):,} bytes"
-    if protocol.trusted == "curator":
-        return ("Your answer leaves your device as it is and goes to the curator, who adds random noise to the result.",)
-    small = (
-        "" if protocol.trusted == "nobody" else " The noise of one person may be little or none; it is that of all together that hides you."
-    )
-    if isinstance(protocol, NoisyVectors):
-        how = f"Your device turns your answer into {protocol.coordinates:,} whole numbers, adds random noise to them and sends them.{small}"
-    elif isinstance(protocol, Sums) and isinstance(protocol.randomizers[0], AdditiveRandomizer):
-        how = f"Your device adds random noise to your answer and sends what comes out.{small}"
-    else:
-        likelier = "some reports likelier than others, and a report may be the answer itself"
-        how = f"Your device sends a report that it draws at random: your answer only makes {likelier}."
-        if isinstance(protocol, Frequencies) and protocol.items > 1:
-            which = f"{protocol.items:,} items that it draws from yours" if protocol.drawn else f"each of your {protocol.items:,} items"
-            how = f"Your device draws a report at random for {which}, and sends these: an item only makes {likelier}."
-    pieces = protocol.messages_per_user
-    split = "" if pieces == 1 else f" in {pieces:,} pieces"
-    return (how, f"That is {size}{split}, the same for everybody.")
+    def _small_noise(self) -> tuple[str, ...]:
+        if self.task.protocol.trusted == "nobody":
+            return ()
+        return (self.say("The random number of one person may be small or zero."),)
 
+    def _size(self) -> str:
+        size_bytes = -(-self.task.protocol.bits_per_user // 8)
+        size = (
+            self.say("1 byte")
+            if size_bytes == 1
+            else self.say("{number} bytes", number=self.words.count(size_bytes))
+        )
+        pieces = self.task.protocol.messages_per_user
+        if pieces == 1:
+            return self.say("Everyone sends the same amount: {size}.", size=size)
+        return self.say(
+            "Everyone sends the same amount: {size} in {pieces} pieces.",
+            size=size,
+            pieces=self.words.count(pieces),
+        )
 
-# What nobody learns
+    # What can be learned if everyone keeps to the rules
 
+    def hidden_heading(self) -> str:
+        if self.task.protocol.trusted == "nobody":
+            return self.say("What others can learn")
+        return self.say("What others can learn, if everyone keeps to the rules")
 
-def _hidden_section(task: Task) -> tuple[str, ...]:
-    promise = task.guarantee
-    if promise.epsilon > NOTHING_EPSILON:
-        return (_example(task), "Next to nothing about which of them is yours is promised to be hidden.")
-    seen = {"nobody": "from your report, by anybody,", "shuffler": "from the mixed reports", "aggregator": "from the sums"}
-    over = "" if task.rounds == 1 else f" This counts all {task.rounds} times together."
-    weak = " That hides little." if promise.epsilon > LITTLE_EPSILON else ""
-    odds = f"Whatever can be found out {seen.get(promise.trust.trusted, 'from the result')} is {odds_text(promise)}.{weak}{over}"
-    return (_example(task), odds, *_distance_sentence(task))
+    def hidden(self) -> tuple[str, ...]:
+        say = self.say
+        promise = self.task.guarantee
+        seen = {
+            "nobody": say("Anyone may see your report."),
+            "shuffler": say(
+                "All reports go to a mixer (the shuffler), which mixes them and must forget who "
+                "sent which. Others see only the mixed reports."
+            ),
+            "aggregator": say(
+                "All reports go to an adder (the aggregator), which adds them up. Others see only "
+                "the sums."
+            ),
+            "curator": say("The curator publishes only the result."),
+        }[promise.trust.trusted]
+        example = self.words.example()
+        if promise.epsilon > NOTHING_EPSILON:
+            return (seen, example, say("Next to nothing hides which of the two is yours."))
+        lines = [
+            seen,
+            example,
+            say(
+                "Imagine someone who knows the answers of all others, and that yours is one of "
+                "these two. They think both equally likely, and guess which one."
+            ),
+            say(
+                "Even their best guess is right at most {guesses}. This limit is what hidden means "
+                "here. Tossing a coin would be right 50 times in 100.",
+                guesses=self.words.guesses(promise),
+            ),
+        ]
+        if promise.epsilon > LITTLE_EPSILON:
+            lines.append(say("That hides little."))
+        if self._nearer_is_hidden_better():
+            lines.append(
+                say(
+                    "If the two are at most half as far apart, it is at most {guesses}.",
+                    guesses=self.words.guesses(promise, 0.5),
+                )
+            )
+        if self.task.rounds > 1:
+            lines.append(
+                say(
+                    "This counts all {rounds} times together.",
+                    rounds=self.words.count(self.task.rounds),
+                )
+            )
+        return tuple(lines)
 
+    def _nearer_is_hidden_better(self) -> bool:
+        """Whether some values are nearer than the distance, and the guarantee hides them better."""
+        promise = self.task.guarantee
+        query = self.task.query
+        labels = isinstance(query.values_in, Categories) and not isinstance(query, UserQuery)
+        smallest = (
+            query.people.nearest / (query.items if isinstance(query.items, int) else 1)
+            if isinstance(query, UserQuery)
+            else _smallest_step(query)
+        )
+        return promise.shape == "linear" and not labels and promise.distance >= 2.0 * smallest
 
-def odds_text(promise: Guarantee, share: float = 1.0) -> str:
-    """What an epsilon and a delta say about two things that might be true: never less than that. `share` of the epsilon counts."""
-    factor = round_up(math.exp(round_up(promise.epsilon * share, 4)), 8)
-    chance = "" if promise.delta == 0.0 else f", plus a chance of at most {rarity_text(promise.delta)}"
-    return f"at most {format_epsilon(factor, 3 if factor < 2.0 else 2)} times as likely with one of them as with the other{chance}"
+    # What is left if the trusted party cheats
 
+    def collusion_heading(self) -> str:
+        return {
+            "nobody": "",
+            "shuffler": self.say("If the mixer cheats"),
+            "aggregator": self.say("If the adder cheats"),
+            "curator": self.say("If the curator cheats"),
+        }[self.task.protocol.trusted]
 
-def rarity_text(delta: float) -> str:
-    """A probability above 0, never less than it is."""
-    once = min(MAX_ODDS, int(1 / Decimal(repr(delta))))
-    digits = max(0, len(str(once)) - 2)
-    return f"1 in {once // 10**digits * 10**digits:,}" if once > 1 else "1"
+    def collusion(self) -> tuple[str, ...]:
+        """What remains hidden if the trusted party is not honest."""
+        say = self.say
+        trusted = self.task.protocol.trusted
+        if trusted == "nobody":
+            return ()
+        if trusted == "curator":
+            return (say("The curator sees your answer as it is, and could pass it on."),)
+        left = self.task.if_shuffler_colludes
+        protocol = self.task.protocol
+        if isinstance(protocol, ShufflerNoise) and protocol.floor is None:
+            return (
+                say("The mixer can read your report, and could pass it on."),
+                say("Then next to nothing hides your answer."),
+            )
+        case = {
+            "shuffler": say("The mixer could work together with those who read the result."),
+            "aggregator": say("The adder could work together with those who read the result."),
+        }[trusted]
+        if not left.epsilon <= NOTHING_EPSILON or not protocol.hides_alone(self.task.query):
+            return (case, say("Then next to nothing hides your answer."))
+        bound = say(
+            "Then the same guess may be right {guesses}.",
+            guesses=self.words.guesses(left),
+        )
+        if left.epsilon > LITTLE_EPSILON:
+            return (case, bound, say("That hides little."))
+        return (case, bound)
 
+    # What is not hidden
 
-def _example(task: Task) -> str:
-    """Two things that a person may hold and that are within the distance of each other."""
-    query, distance, unit = task.query, task.guarantee.distance, f" {task.query.unit}" if task.query.unit else ""
-    domain = query.values_in
-    if isinstance(query, UserQuery):
-        return _other_items(query, distance, unit)
-    if isinstance(domain, Categories):
-        return f"Think of any two answers, such as {domain.labels[0]} and {domain.labels[1]}."
-    if isinstance(domain, Grid):
-        return f"Think of any two squares whose middles are at most {format_distance(distance)}{unit} apart."
-    if isinstance(domain, Places):
-        return f"Think of any two places at most {format_distance(distance)}{unit} apart on the ground."
-    if isinstance(query, Histogram):
-        bins = math.floor(distance / query.step * (1.0 + 1e-12))
-        first = (query.cells - 1 - bins) // 2
-        pair = f"{query.label(first)} and {query.label(first + bins)}{unit}"
-        if query.between(1.0) == "values":
-            return f"Think of any two numbers at most {format_distance(distance)}{unit} apart, such as {pair}."
-        wide = f"Your number is counted in ranges {format_number(query.step)}{unit} wide."
-        return f"{wide} Think of any two ranges whose starts are at most {format_distance(distance)}{unit} apart, such as {pair}."
-    two = number_pair(domain, distance, task.protocol.step)
-    such = "" if two is None else f", such as {two[0]} and {two[1]}{unit}"
-    rounded = "" if isinstance(domain, Integers) else f" when rounded to steps of {format_number(task.protocol.step)}{unit}"
-    return f"Think of any two numbers at most {format_distance(distance)}{unit} apart{rounded}{such}."
-
-
-def number_pair(domain: Domain, distance: float, step: float) -> tuple[str, str] | None:
-    """Two numbers of the domain, as printed, that are within the distance also after each is rounded to a step; None if none is short."""
-    low, high = (Decimal(repr(getattr(domain, name))) for name in ("low", "high"))
-    whole = isinstance(domain, Integers)
-    max_gap = Decimal(repr(distance)) - (Decimal(0) if whole else 2 * Decimal(repr(step)))
-    if max_gap <= 0:
-        return None
-    unit = Decimal(1) if whole else Decimal(1).scaleb(max_gap.adjusted() - 1)
-    apart = max_gap.quantize(unit, rounding=ROUND_FLOOR)
-    first = ((low + high - apart) / 2).quantize(unit, rounding=ROUND_CEILING) if not whole else (low + high - apart) // 2
-    if not (apart > 0 and low <= first and first + apart <= high):
-        return None
-    return tuple(f"{number:,f}" for number in (first, first + apart))  # type: ignore[return-value]
-
-
-def _other_items(query: UserQuery, distance: float, unit: str) -> str:
-    if isinstance(query.people.items_in.metric, Discrete):
-        differ = f", where at most {format_distance(float(100 * Decimal(repr(distance))))} % of them differ" if distance < 1.0 else ""
-        return f"Think of your items as they are, and of any other items in their place{differ}."
-    return (
-        f"Think of your items as they are, and of the same items moved by at most {format_distance(distance)}{unit} on average "
-        "over all of them"
-        f"{_measure_text(query)}."
-    )
-
-
-def _measure_text(query: Query) -> str:
-    between = query.between(1.0)
-    return "" if between == "values" else f" (measured between {between})"
-
-
-def _distance_sentence(task: Task) -> tuple[str, ...]:
-    """That nearer ones are hidden better, where that is promised and there are any."""
-    promise, query = task.guarantee, task.query
-    alike = isinstance(query.values_in, Categories) and not isinstance(query, UserQuery)
-    smallest = query.people.nearest / (query.items if isinstance(query.items, int) else 1) if isinstance(query, UserQuery) else _step(query)
-    if promise.shape == "flat" or alike or promise.distance < 2.0 * smallest:
-        return ()
-    return (f"Nearer ones are hidden better: half as far apart, it is {odds_text(promise, 0.5)}.",)
-
-
-def _step(query: Query) -> float:
-    domain = query.values_in
-    return (
-        query.step
-        if isinstance(query, Histogram)
-        else domain.cell
-        if isinstance(domain, Grid)
-        else 1.0
-        if isinstance(domain, Integers)
-        else 0.0
-    )
-
-
-# What is not hidden
-
-
-def _not_hidden_section(task: Task) -> tuple[str, ...]:
-    query, promise = task.query, task.guarantee
-    unit = f" {query.unit}" if query.unit else ""
-    lines = []
-    if query.diameter > promise.distance * (1.0 + 1e-9):
-        what = "Items that are moved farther" if isinstance(query, UserQuery) else "Answers that are farther apart"
+    def visible(self) -> tuple[str, ...]:
+        query = self.task.query
+        say = self.say
+        promise = self.task.guarantee
+        lines = []
+        if query.diameter > promise.distance * (1.0 + 1e-9):
+            if promise.epsilon <= HIDDEN_EPSILON:
+                lines.append(self._roughly_visible())
+            limit = self.words.distance(promise.distance)
+            if isinstance(query, UserQuery):
+                lines.append(
+                    say("Nothing is promised for moves of more than {limit}.", limit=limit)
+                )
+            elif isinstance(query.values_in, Places | Grid | Zones | ZonePairs):
+                lines.append(
+                    say("Nothing is promised for places more than {limit} apart.", limit=limit)
+                )
+            else:
+                lines.append(
+                    say("Nothing is promised for answers more than {limit} apart.", limit=limit)
+                )
+        lines.append(say("Others may see that you took part, and how many people did."))
+        if isinstance(query, UserQuery) and query.items != "any":
+            lines.append(say("Others may see how many items you have."))
         lines.append(
-            f"{what} than {format_distance(promise.distance)}{unit} may be told apart more easily: about those, up to "
-            f"{format_number(query.diameter)}{unit}, nothing is promised."
+            say("The result says things about many people; some of these may be true of you.")
         )
-    lines.append("That you took part is not hidden, nor how many did.")
-    if isinstance(query, UserQuery) and query.items != "any":
-        lines.append("How many items you hold is not hidden.")
-    lines.append("The result may tell things about many people that also hold for you.")
-    return (*lines, *_collusion_section(task))
+        return tuple(lines)
+
+    def _roughly_visible(self) -> str:
+        query = self.task.query
+        if isinstance(query, UserQuery):
+            return self.say(
+                "Your exact items are hidden in this way, but roughly where they lie may show."
+            )
+        if isinstance(query.values_in, Places | Grid | Zones | ZonePairs):
+            return self.say(
+                "Your exact place is hidden in this way, but roughly where it is may show."
+            )
+        return self.say(
+            "Your exact answer is hidden in this way, but roughly how large it is may show."
+        )
+
+    # The others, how often, and how to leave
+
+    def others(self, minimum: int) -> tuple[str, ...]:
+        say = self.say
+        task = self.task
+        made_up = " ".join(
+            [say("Nobody can check if answers are true, yours included."), self._liar()]
+        )
+        trusted = task.protocol.trusted
+        if trusted == "nobody":
+            return (say("You need to trust no one but your own device."), made_up)
+        if trusted == "curator":
+            return (made_up,)
+        if not task.protocol.counts_on_honest:
+            return (
+                say(
+                    "What is said here does not depend on the other people. But the mixer must "
+                    "keep its made-up reports secret: with them, one knows the exact counts."
+                ),
+                made_up,
+            )
+        if task.honest == task.users:
+            counted = say(
+                "What is said here counts on honest reports from all {users} people. If one of "
+                "them cheats, less is hidden.",
+                users=self.words.count(task.users),
+            )
+        else:
+            counted = say(
+                "What is said here counts on honest reports from {honest} of the {users} people. "
+                "If more of them cheat or stay away, less is hidden.",
+                honest=self.words.count(task.honest),
+                users=self.words.count(task.users),
+            )
+        return (
+            counted,
+            say(
+                "With fewer than {minimum} reports there is no result.",
+                minimum=self.words.count(minimum),
+            ),
+            made_up,
+        )
+
+    def _liar(self) -> str:
+        """How far one person who makes up what they send can move the result."""
+        task = self.task
+        damage = task.protocol.damage(task.query, task.users)
+        if damage.one is None:
+            return self.say("Even one made-up report can make the result wrong by any amount.")
+        moved = self.words.number(damage.text(task.query).removeprefix("about "))
+        if damage.certified:
+            return self.say(
+                "One made-up report can make the result wrong by {moved} at most.",
+                moved=moved,
+            )
+        return self.say(
+            "One made-up report can make the result wrong by about {moved}.", moved=moved
+        )
+
+    def rounds(self) -> tuple[str, ...]:
+        if self.task.rounds == 1:
+            return (
+                self.say("You are asked once."),
+                self.say(
+                    "If you answer more questions later, a bit more can be learned each time."
+                ),
+            )
+        return (
+            self.say(
+                "You are asked up to {rounds} times. What is said here covers all of them "
+                "together.",
+                rounds=self.words.count(self.task.rounds),
+            ),
+            self.say("After that, a bit more can be learned about you each time."),
+        )
+
+    def withdrawal(self) -> tuple[str, ...]:
+        say = self.say
+        trusted = self.task.protocol.trusted
+        free = say("You do not have to take part.")
+        if trusted == "shuffler":
+            return (
+                free,
+                say(
+                    "Once you have sent your report, you cannot take it back: when the reports are "
+                    "mixed, nobody can find yours."
+                ),
+            )
+        if trusted == "aggregator":
+            return (
+                free,
+                say(
+                    "Once you have sent your report, you cannot take it back: when the reports are "
+                    "added up, nobody can find yours."
+                ),
+            )
+        return (free, say("Once the result is made, your report stays in it."))
+
+    def contact(self, contact: str) -> tuple[str, ...]:
+        say = self.say
+        task = self.task
+        asked = contact.strip() or say("Ask the people who invited you.")
+        check = (
+            say(
+                "Anyone can check what is said here with the file of this task ({digest}) and the "
+                "free program metricshuffle.",
+                digest=task.digest[:16],
+            )
+            if task.title is None and task.question is None
+            else say(
+                "Anyone can check what is said here, but not the planner's own words, with the "
+                "file of this task ({digest}) and the free program metricshuffle.",
+                digest=task.digest[:16],
+            )
+        )
+        return (asked if asked[-1] in ".!?" else f"{asked}.", check)
 
 
-def _collusion_section(task: Task) -> tuple[str, ...]:
-    """What is left if whoever is trusted is not honest."""
-    who, left = task.protocol.trusted, task.if_shuffler_colludes
-    if who == "nobody":
-        return ()
-    if who == "curator":
-        return ("The curator sees your answer as it is.",)
-    case = f"If the {who} works together with those who read the result"
-    if not left.epsilon <= NOTHING_EPSILON or task.protocol.warning(task.query):  # whatever the number on paper is
-        return (f"{case}, next to nothing is hidden.",)
-    if left.epsilon <= task.guarantee.epsilon:
-        return (f"{case}, what they can find out is still {odds_text(left)}.",)
-    little = ", which hides little" if left.epsilon > LITTLE_EPSILON else ""
-    return (f"{case}, less is hidden: what they can find out is then {odds_text(left)}{little}.",)
-
-
-# Who, how often, and how to leave
-
-
-def _trust_section(task: Task, minimum: int) -> tuple[str, ...]:
-    who = task.protocol.trusted
-    if who == "nobody":
-        return ("You need to trust nobody but your own device: what is said above holds whoever gets your report.",)
-    if who == "curator":
-        return ("You rely on the curator, who must keep your answer to herself and publish nothing but the result.",)
-    does = {
-        "shuffler": "it mixes them and must forget who sent which",
-        "aggregator": "it adds them up and must show nothing but sums",
-    }[who]
-    everybody = task.honest == task.users
-    counted = f"all {task.users:,}" if everybody else f"{task.honest:,} of the {task.users:,}"
-    return (
-        f"You rely on the {who}, the service that gets the reports of all: {does}.",
-        f"You also rely on the others: what is said above counts on honest reports from {counted} people. "
-        f"If {'anybody cheats' if everybody else 'more of them stay away or cheat'}, less is hidden; with fewer than {minimum:,} "
-        "reports there is no result.",
-    )
-
-
-def _rounds_section(task: Task) -> str:
-    if task.rounds == 1:
-        return "You are asked once. If you are asked again, more can be found out."
-    return f"You are asked up to {task.rounds:,} times. What is said above covers all of them together; after that, more can be found out."
-
-
-def _withdrawal_section(task: Task) -> str:
-    who = task.protocol.trusted
-    if who in ("shuffler", "aggregator"):
-        lost = "mixed" if who == "shuffler" else "added up"
-        return f"You need not take part. Once the reports are {lost} nobody can tell which one was yours, so it cannot be taken back."
-    where = "answer" if who == "curator" else "report"
-    return f"You need not take part. Once the result is made your {where} cannot be taken out of it."
-
-
-def _contact_section(task: Task, contact: str) -> tuple[str, ...]:
-    contact_text = contact.strip() or "Ask whoever invited you to take part."
-    but = "" if task.title is None and task.question is None else ", but for the words of whoever planned it,"
-    return (
-        contact_text if contact_text[-1] in ".!?" else f"{contact_text}.",
-        f"Anybody can check what is said here{but} with the file of this task ({task.digest[:16]}) and the free program metricshuffle.",
-    )
+def _smallest_step(query: Query) -> float:
+    domain = query.values_in
+    if isinstance(query, RecordQuery):
+        return query.smallest_move
+    if isinstance(query, CellQuery | ByGroup):
+        return query.step
+    if isinstance(domain, Grid):
+        return domain.cell
+    return 1.0 if isinstance(domain, Integers) else 0.0
 
 
 def _escape_markdown(text: str) -> str:
-    """Text in which no character means anything to Markdown."""
+    """Escape all characters that have a meaning in Markdown."""
     return "".join(f"\\{letter}" if letter in "\\`*_[]<>#|&~${}" else letter for letter in text)

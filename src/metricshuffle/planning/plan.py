@@ -1,31 +1,50 @@
-"""Target -> Plan: candidates side by side, and the task of the chosen one."""
+"""Turn a target into a plan: compare candidates and build the task of the chosen one."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Any, ClassVar, Literal, Self
+from typing import Any, ClassVar, Literal, Self, Unpack
 
 from pydantic import model_validator
 
-from metricshuffle.data.rows import CoordinateKind, PerUser
-from metricshuffle.data.value_parts import parts_of
+from metricshuffle.data.query_values import parts_of
+from metricshuffle.data.value_reading import Reading, ReadingArguments
 from metricshuffle.display import Plottable
-from metricshuffle.errors import InputError, PlanError
+from metricshuffle.errors import InputError, PlanError, argument
 from metricshuffle.files import read_text, write_text
 from metricshuffle.models import FrozenModel, Real, StoredModel, content_digest, parse_json
-from metricshuffle.numerics.rounding import format_epsilon
-from metricshuffle.planning.candidate import TRUST_ORDER, Candidate, allowed_candidates, enforce_known_order
+from metricshuffle.planning.candidate import (
+    Candidate,
+    allowed_candidates,
+    enforce_known_order,
+    most_exact,
+)
 from metricshuffle.planning.candidates import SkippedCandidate, calibrate_offers
-from metricshuffle.planning.costs.release_ledger import EVERYBODY, Budget, validate_group_name
+from metricshuffle.planning.costs.release_ledger import EVERYBODY, Budget
 from metricshuffle.planning.error_simulation import other_errors
-from metricshuffle.planning.setting import EncodingChoice, KindsOfPeople, Padding, Setting, ShareTransport, validate_setting
+from metricshuffle.planning.floor_price import FloorPrice, decide_floor
+from metricshuffle.planning.one_party_release import run_all_roles
+from metricshuffle.planning.plan_request import PlanRequest
+from metricshuffle.planning.setting import (
+    MAX_DUMMIES,
+    Draws,
+    EncodingChoice,
+    FloorRule,
+    KindsOfPeople,
+    Padding,
+    Setting,
+    ShareTransport,
+)
+from metricshuffle.planning.unmet_limits import first_reasons, nearest_limits
 from metricshuffle.privacy.guarantee import Guarantee, Who
 from metricshuffle.privacy.target import Honest, Target
+from metricshuffle.protocols.damage import Liars, Limit
+from metricshuffle.protocols.frequencies import Frequencies
 from metricshuffle.protocols.protocol import Protocol, Reports
 from metricshuffle.protocols.sums import Sums
-from metricshuffle.protocols.tally import Shuffled
+from metricshuffle.protocols.tally import Shuffled, Tally
 from metricshuffle.queries.query import Query
 from metricshuffle.queries.result_table import Library, frame
 from metricshuffle.queries.user_queries import UserQuery
@@ -33,22 +52,27 @@ from metricshuffle.randomizers.randomizer import Randomizer
 from metricshuffle.randomness import Randomness
 from metricshuffle.tasks.release import Release
 from metricshuffle.tasks.shuffle import Ledger
-from metricshuffle.tasks.task import Task, new_batch_id
-from metricshuffle.tasks.value_reading import Reading
+from metricshuffle.tasks.task import Task
 
 PLAN_FORMAT = "metricshuffle-plan/2"
 
 
 class NotOffered(FrozenModel):
-    """A protocol that does not apply here, and why."""
+    """A protocol that does not apply, and the reason."""
 
     protocol: str
     encoding: str | None
     reason: str
 
+    @classmethod
+    def of(cls, skipped: SkippedCandidate) -> NotOffered:
+        """Convert for a plan file, in which reasons name arguments as Python does."""
+        reason = str(InputError(skipped.reason))
+        return cls(protocol=skipped.protocol, encoding=skipped.encoding, reason=reason)
+
 
 class Plan(Plottable, StoredModel):
-    """A calibrated choice of protocol: every candidate that was compared, and the task that the three roles need."""
+    """A choice of protocol: all candidates that were compared, and the task for the three roles."""
 
     stored_as: ClassVar[str] = "a plan"
     format: Literal["metricshuffle-plan/2"] = "metricshuffle-plan/2"
@@ -56,6 +80,9 @@ class Plan(Plottable, StoredModel):
     granularity: Real = 1.0
     samples: int | None = None
     spread: KindsOfPeople = "any"
+    floor: FloorRule = "always"
+    floor_price: FloorPrice | None = None
+    """Errors with and without a floor; None if there was nothing to decide between."""
     trusted: Who
     chosen: int
     candidates: tuple[Candidate, ...]
@@ -66,8 +93,15 @@ class Plan(Plottable, StoredModel):
     def _chosen_exists(self) -> Self:
         if not 0 <= self.chosen < len(self.candidates):
             raise ValueError(f"chosen must be the index of a candidate, got {self.chosen}")
-        if (self.choice.guarantee, self.choice.fallback) != (self.task.guarantee, self.task.if_shuffler_colludes):
-            raise ValueError("the chosen candidate promises something else than the task: the file was edited; make the plan again")
+        if (self.choice.guarantee, self.choice.fallback, self.choice.damage) != (
+            self.task.guarantee,
+            self.task.if_shuffler_colludes,
+            self.task.damage,
+        ):
+            raise ValueError(
+                "the guarantees or the damage of the chosen candidate differ from those of the "
+                "task: the file was edited; make the plan again"
+            )
         return self
 
     @property
@@ -90,7 +124,7 @@ class Plan(Plottable, StoredModel):
 
     @property
     def question(self) -> str | None:
-        """What people are asked, in the planner's words."""
+        """The question as people are asked it, in the planner's words."""
         return self.task.question
 
     @property
@@ -107,12 +141,12 @@ class Plan(Plottable, StoredModel):
 
     @property
     def digest(self) -> str:
-        """That of the task: what reports and tallies are bound to."""
+        """Digest of the task, to which reports and tallies are bound."""
         return self.task.digest
 
     @property
     def minimum(self) -> int:
-        """The smallest batch the guarantee covers."""
+        """The smallest batch that the guarantee covers."""
         return self.task.minimum
 
     @property
@@ -123,103 +157,128 @@ class Plan(Plottable, StoredModel):
     def if_shuffler_colludes(self) -> Guarantee:
         return self.task.if_shuffler_colludes
 
-    # The roles, as the task has them
+    # Roles, delegated to the task
 
     def randomize(
         self,
         values: Any,
         randomness: Randomness | None = None,
         *,
-        column: str | Sequence[str] | None = None,
-        user_column: str | None = None,
-        per_user: PerUser | None = None,
-        coordinates: CoordinateKind | None = None,
-        drop_missing: bool = False,
-        drop_outside: bool = False,
-        clamp: bool = False,
         round: int = 1,
+        **reading: Unpack[ReadingArguments],
     ) -> Reports:
-        """Clients: one report a person. Values outside the domain are refused unless `clamp`.
-
-        `values`: a list, an array, or a frame or table (pandas, Polars, Arrow, a dictionary of columns) and the name of its `column`, two
-        for places. `user_column` tells whose row it is, and `per_user` what to do with several rows of one person: "mean" or "sum" of
-        numbers, the "first" row, or a "sample"; `drop_missing` leaves out rows that miss a value, `drop_outside` those with one
-        outside the domain; `coordinates`: what two columns are, "places" (latitude and longitude), "cells" or "points".
-        """
-        return self.task.randomize(
-            values, randomness, column=column, user_column=user_column, per_user=per_user, coordinates=coordinates,
-            drop_missing=drop_missing, drop_outside=drop_outside, clamp=clamp, round=round,
-        )  # fmt: skip
+        """Clients: make one report per person. Arguments as in `Task.randomize`."""
+        return self.task.randomize(values, randomness, round=round, **reading)
 
     def shuffle(
-        self, reports: Reports | Iterable[Reports], randomness: Randomness | None = None, *, ledger: Ledger | None = None
+        self,
+        reports: Reports | Iterable[Reports],
+        randomness: Randomness | None = None,
+        *,
+        ledger: Ledger | None = None,
     ) -> Shuffled:
-        """Shuffler (aggregator): what the analyst may see; refuses a batch below the minimum, and reports that come twice."""
+        """Shuffler or aggregator: mix reports into what the analyst may see.
+
+        Rejects a batch below the minimum and reports that occur twice.
+        """
         return self.task.shuffle(reports, randomness, ledger=ledger)
 
     def estimate(
-        self, shuffled: Shuffled, *, raw_values_seen: bool = False, budget: Budget | None = None, people: str = EVERYBODY,
+        self,
+        shuffled: Shuffled,
+        *,
+        raw_values_seen: bool = False,
+        budget: Budget | None = None,
+        people: str = EVERYBODY,
         reading: Reading | None = None,
-    ) -> Release:  # fmt: skip
-        """Analyst: the answer with its interval and both guarantees; noted in the `budget`, which refuses what it should not be."""
-        expected = self.choice.expected_error if isinstance(shuffled, Shuffled) and shuffled.people == self.users else None
-        release = self.task.estimate(shuffled, raw_values_seen=raw_values_seen, expected_error=expected, reading=reading)
+    ) -> Release:
+        """Analyst: estimate the answer with its interval and both guarantees.
+
+        A `budget` records the release, and rejects one that was not planned or overlaps another.
+        """
+        expected = (
+            self.choice.expected_error
+            if isinstance(shuffled, Shuffled) and shuffled.people == self.users
+            else None
+        )
+        release = self.task.estimate(
+            shuffled, raw_values_seen=raw_values_seen, expected_error=expected, reading=reading
+        )
         if budget is not None:
             budget.note(release, people)
         return release
+
+    def release_tally(
+        self,
+        tally: Tally,
+        randomness: Randomness | None = None,
+        *,
+        reading: Reading | None = None,
+        publisher_noise: bool = False,
+    ) -> Release:
+        """Publish and estimate a tally that was made where raw values were seen."""
+        shuffled = self.task.publish_seen(tally, randomness, publisher_noise=publisher_noise)
+        return self.estimate(shuffled, raw_values_seen=True, reading=reading)
 
     def run(
         self,
         values: Any,
         randomness: Randomness | None = None,
         *,
-        column: str | Sequence[str] | None = None,
-        user_column: str | None = None,
-        per_user: PerUser | None = None,
-        coordinates: CoordinateKind | None = None,
-        drop_missing: bool = False,
-        drop_outside: bool = False,
-        clamp: bool = False,
         round: int | None = None,
         budget: Budget | None = None,
         people: str = EVERYBODY,
+        publisher_noise: bool = False,
+        **reading: Unpack[ReadingArguments],
     ) -> Release:
-        """All roles on one machine; the release says that raw values were seen there. Values and columns as in `randomize`.
+        """Run all roles on one machine; the release says that raw values were seen there.
 
-        With a `budget` it is the next round and is noted there, else the first.
+        With a `budget` it is the next round and is recorded there, otherwise the first. Values and
+        their arguments are those of `randomize`. `publisher_noise`: see `with_publisher_noise`.
         """
-        taken = parts_of(self.query, values, column=column, user_column=user_column, per_user=per_user, coordinates=coordinates,
-                         drop_missing=drop_missing, drop_outside=drop_outside, clamp=clamp)  # fmt: skip
+        summary = Reading.of(reading)
+        parts = parts_of(self.query, values, **reading)
 
-        reading = Reading(clamp=clamp, drop_outside=drop_outside, drop_missing=drop_missing, per_user=per_user)
+        def tally_values(number: int) -> Tally:
+            return self.task.counted(parts, randomness, clamp=summary.clamp, round=number)
 
-        def released(number: int) -> Release:
-            tally = self.task.counted(taken, randomness, clamp=clamp, round=number)
-            shuffled = self.task.publish(tally, randomness, batches=[new_batch_id()])
-            return self.estimate(shuffled, raw_values_seen=True, reading=reading)
+        return run_all_roles(
+            self,
+            tally_values,
+            randomness,
+            reading=summary,
+            round=round,
+            budget=budget,
+            people=people,
+            publisher_noise=publisher_noise,
+        )
 
-        if budget is None:
-            return released(1 if round is None else round)
-        group = validate_group_name(people)
-        with budget.opened() as account:
-            release = released(account.round_for(self.task, group, round))
-            account.record(self.task, release.shuffled, group, raw_values_seen=True)
-        return release
+    def with_publisher_noise(
+        self, shuffled: Shuffled, randomness: Randomness | None = None
+    ) -> Shuffled:
+        """Publisher: add dummies that the shuffler does not know; see `Task`."""
+        return self.task.with_publisher_noise(shuffled, randomness)
 
     def check_batch(self, people: int) -> None:
-        """Raise unless the guarantee and the protocol cover a batch of so many people."""
+        """Raise unless the guarantee and the protocol cover a batch of this many people."""
         self.task.check_batch(people)
 
     # Files
 
     def to_json(self) -> str:
-        """What was asked, all candidates, and the task; only the chosen candidate keeps its mechanism."""
+        """Return the request, all candidates and the task as JSON.
+
+        Mechanisms of candidates are left out, except that of a chosen sum; the task has the chosen
+        one.
+        """
         return json.dumps(self._document(), indent=2)
 
     def _document(self) -> dict[str, Any]:
         kept_index = self.chosen if isinstance(self.protocol, Sums) else None
-        left_out = {index: {"mechanism"} for index in range(len(self.candidates)) if index != kept_index}  # (some have a million numbers)
-        # null where there is no bound; model_dump would leave an infinity
+        left_out = {
+            index: {"mechanism"} for index in range(len(self.candidates)) if index != kept_index
+        }  # some have a million numbers
+        # The JSON round trip turns infinities (no bound) into null.
         stored = json.loads(self.model_dump_json(exclude={"candidates": left_out, "task": True}))
         task = json.loads(self.task.to_json())
         document = {
@@ -231,6 +290,8 @@ class Plan(Plottable, StoredModel):
             "rounds": self.rounds,
             **{name: stored[name] for name in ("granularity", "samples")},
             **({} if self.spread == "any" else {"spread": self.spread}),
+            **({} if self.floor == "always" else {"floor": self.floor}),
+            **({} if self.floor_price is None else {"floor_price": stored["floor_price"]}),
             **{name: stored[name] for name in ("trusted", "chosen", "candidates", "not_offered")},
             "digest": self.digest,
             "task": task,
@@ -239,48 +300,89 @@ class Plan(Plottable, StoredModel):
 
     @classmethod
     def from_json(cls, text: str) -> Self:
-        """Undo `to_json`; a damaged or edited text is refused in words."""
+        """Parse the output of `to_json`; raises for a damaged or edited text."""
         data = parse_json(text, cls.stored_as)
         named = data.get("format") if isinstance(data, dict) else None
         if named != PLAN_FORMAT:
             old = str(named).startswith("metricshuffle-") and str(named).endswith("-plan/1")
             hint = "; it was made by an earlier version, so plan again" if old else ""
-            nothing = "not a plan" if str(named).startswith("metricshuffle-") else "neither a plan nor a task"
-            raise PlanError(f"this is {nothing}: its format is {named!r}, not {PLAN_FORMAT!r}{hint}.")
+            nothing = (
+                "not a plan"
+                if str(named).startswith("metricshuffle-")
+                else "neither a plan nor a task"
+            )
+            raise PlanError(
+                f"this is {nothing}: its format is {named!r}, not {PLAN_FORMAT!r}{hint}."
+            )
         content = {name: value for name, value in data.items() if name != "checksum"}
         if data.get("checksum") != content_digest(content):
-            raise PlanError("its checksum does not match its content: the file was edited or damaged; make the plan again.")
+            raise PlanError(
+                "its checksum does not match its content: the file was edited or damaged; "
+                "make the plan again."
+            )
         fields = {name: value for name, value in content.items() if name in cls.model_fields}
         plan = super().from_json(json.dumps(fields))
         choice = plan.choice.model_copy(update={"mechanism": plan.task.protocol})
-        candidates = tuple(choice if index == plan.chosen else candidate for index, candidate in enumerate(plan.candidates))
+        candidates = tuple(
+            choice if index == plan.chosen else candidate
+            for index, candidate in enumerate(plan.candidates)
+        )
         return plan.model_copy(update={"candidates": candidates})
 
     def save(self, path: str | Path, task: str | Path | None = None) -> None:
-        """Write the plan, and the task that travels to another file if one is named."""
+        """Write the plan to a file, and its task to another one if it is named."""
         write_text(path, self.to_json() + "\n")
         if task is not None:
             self.task.save(task)
 
     @classmethod
     def load(cls, path: str | Path) -> Self:
-        """The plan in a file, with its task verified; `from_json` reads one without verifying it."""
+        """Read a plan from a file and verify its task; `from_json` does not verify it."""
         plan = cls.from_json(read_text(path))
         plan.task.verify_once()
         return plan
 
     def to_frame(self, library: Library | None = None) -> Any:
-        """The candidates as a frame of "pandas", "polars" or "pyarrow", or of whichever is installed: a row each, in the table's order."""
-        names = ("protocol", "encoding", "shape", "trusted", "expected_error", "standard_error", "local_epsilon", "bits_per_user",
-                 "messages_per_user", "baseline")  # fmt: skip
-        columns: dict[str, list[Any]] = {name: [getattr(offer, name) for offer in self.candidates] for name in names}
+        """Return the candidates as a frame, one row each, in the order of the table.
+
+        `library` is "pandas", "polars" or "pyarrow"; by default whichever is installed.
+        """
+        names = (
+            "protocol",
+            "encoding",
+            "shape",
+            "trusted",
+            "expected_error",
+            "standard_error",
+            "local_epsilon",
+            "bits_per_user",
+            "messages_per_user",
+            "dummies",
+            "sealing_seconds",
+            "baseline",
+        )
+        columns: dict[str, list[Any]] = {
+            name: [getattr(offer, name) for offer in self.candidates] for name in names
+        }
+        damages = [offer.damage for offer in self.candidates]
+        columns["damage"] = [None if damage is None else damage.one for damage in damages]
+        columns["damage_certified"] = [
+            damage is not None and damage.certified for damage in damages
+        ]
         promises = [offer.guarantee for offer in self.candidates]
-        columns |= {name: [getattr(promise, name) for promise in promises] for name in ("epsilon", "delta", "distance")}
-        return frame({"chosen": [index == self.chosen for index in range(len(self.candidates))], **columns}, library)
+        columns |= {
+            name: [getattr(promise, name) for promise in promises]
+            for name in ("epsilon", "delta", "distance")
+        }
+        return frame(
+            {"chosen": [index == self.chosen for index in range(len(self.candidates))], **columns},
+            library,
+        )
 
     def __repr__(self) -> str:
         return (
-            f"Plan({self.query.title}, {self.target}, {self.users:,} users, {self.honest:,} honest: {self.choice.protocol} "
+            f"Plan({self.query.title}, {self.target}, {self.users:,} users, "
+            f"{self.honest:,} honest: {self.choice.protocol} "
             f"of {len(self.candidates)} candidate{'s' * (len(self.candidates) != 1)})"
         )
 
@@ -301,11 +403,15 @@ def plan(
     encoding: EncodingChoice = "auto",
     padding: Padding = "clamp",
     granularity: float | None = None,
-    samples: int | None = None,
+    draw: Draws | None = None,
+    without_replacement: bool = False,
     transport: ShareTransport = "shuffler",
     max_local_epsilon: float | None = None,
     max_bits: int | None = None,
-    floor: bool = True,
+    max_dummies: int = MAX_DUMMIES,
+    max_damage: Limit | None = None,
+    liars: Liars | None = None,
+    floor: FloorRule | bool = "always",
     most_items: int | None = None,
     spread: KindsOfPeople = "any",
     protocols: Sequence[str] | None = None,
@@ -313,63 +419,68 @@ def plan(
     title: str | None = None,
     question: str | None = None,
     progress: Callable[[str], None] | None = None,
+    samples: int | None = None,
 ) -> Plan:
-    """Calibrate every protocol that fits the query (or only `protocols`); choose the least expected error for the trust that is allowed.
+    """Calibrate every protocol that fits the query and choose the least expected error.
 
-    `honest`: how many reports can be counted on, a count or a fraction; `rounds`: how often the same people are asked, all covered
-    together; `trusted`: whom a protocol may rely on, "nobody", "shuffler", "aggregator" or "curator"; `max_local_epsilon` and
-    `max_bits` cap what one report gives away and how much a person sends. Sums, means and centroids: `encoding` ("unary",
-    "modular"), `padding` ("clamp", "bounded"), `granularity` (values are rounded at random to it first; real numbers need it),
-    `transport` of modular shares ("shuffler", "aggregator"). Users' items: `samples`, how many of hers everybody draws, where users hold
-    different numbers of items, and `most_items`, how many one may hold if vectors are added up. Histograms and users' items: not `floor`:
-    noisy vectors of values as they are, which a colluding shuffler can read; `spread`, what is known of how people are spread ("smooth":
-    evenly or in clusters, "spiky": at few points), so that features and errors are those for such people. Histograms: `randomizer`, one
-    of your own (or one that `solve` built), which is accounted for as it is, in place of all others. `title` and `question`: what people
-    are asked, shown to them and on everything that is made of the plan. `progress` is called with what is being calibrated.
+    Args:
+        query: The question and its possible values.
+        target: Requested epsilon, delta and distance.
+        users: Number of people.
+        honest: Reports that can be counted on, a count or a fraction.
+        rounds: Number of releases about the same people, all covered by the guarantee together.
+        trusted: Whom a protocol may rely on: "nobody", "shuffler", "aggregator" or "curator".
+        encoding: Sums, means and centroids: "unary" or "modular".
+        padding: Sums, means and centroids: "clamp" or "bounded".
+        granularity: Sums, means and centroids: values are first rounded at random to multiples of
+            it; real numbers need it.
+        draw: Users' items: number of items that each user draws at random for item-wise reports, or
+            "auto" if the planner chooses it.
+        without_replacement: Users' items: draw each item at most once; only where all users hold
+            the same public number of items.
+        transport: Sums, means and centroids: who receives modular shares, "shuffler" or
+            "aggregator".
+        max_local_epsilon: Largest epsilon of one report.
+        max_bits: Most bits that one person sends.
+        max_dummies: Most dummies that a shuffler adds in a round.
+        max_damage: Largest change of the answer by participants who lie, in units of its error (of
+            shares: a fraction or "1%"); protocols without a certified limit are left out.
+        liars: How many lie together, a count or a percentage ("1%"); one if left out.
+        floor: Histograms and users' items: whether noisy vectors randomize values locally first:
+            "always" (or True), "never" (or False), or "auto", where that makes errors at most 1.5
+            times larger. Without a floor a colluding shuffler can read the values.
+        most_items: Without effect.
+        spread: Histograms and users' items: how people are spread ("smooth": evenly or in clusters,
+            "spiky": at few points), for the choice of features and for the errors.
+        protocols: Names of the only protocols to calibrate.
+        randomizer: Histograms: a randomizer of your own (or from `solve`), accounted for unchanged,
+            in place of all protocols.
+        title: Title shown on everything made from the plan.
+        question: Question that people are asked.
+        progress: Called with what is being calibrated.
+        samples: Old name of `draw`.
     """
-    setting = validate_setting(
-        query,
-        target,
-        users,
-        honest,
-        rounds=rounds,
-        trusted=trusted,
-        encoding=encoding,
-        padding=padding,
-        granularity=granularity,
-        samples=samples,
-        transport=transport,
-        max_local_epsilon=max_local_epsilon,
-        max_bits=max_bits,
-        floor=floor,
-        most_items=most_items,
-        spread=spread,
-        protocols=protocols,
-        randomizer=randomizer,
-        title=title,
-        question=question,
-    )
-    return planned(setting, progress)
+    choices = {name: value for name, value in locals().items() if name != "progress"}
+    return planned(PlanRequest(**choices).setting, progress)
 
 
 def planned(setting: Setting, progress: Callable[[str], None] | None = None) -> Plan:
-    """The plan for a checked setting."""
+    """Return the plan for a checked setting."""
     candidates: list[Candidate] = []
-    missing: list[NotOffered] = []
+    skipped: list[SkippedCandidate] = []
     for outcome in calibrate_offers(setting, progress):
         if isinstance(outcome, SkippedCandidate):
-            row = NotOffered(protocol=outcome.protocol, encoding=outcome.encoding, reason=outcome.reason)
-            missing += [row] if row not in missing else []
+            skipped += [outcome] if outcome not in skipped else []
         else:
             candidates.append(outcome)
-    candidates = enforce_known_order(candidates, setting.spread)
+    candidates, floor_price = decide_floor(setting, enforce_known_order(candidates, setting.spread))
     candidates.sort(key=lambda offer: (offer.baseline, offer.expected_error))
-    chosen = choose(setting, candidates, missing)
+    chosen = choose(setting, candidates, skipped)
     choice = candidates[chosen]
     if choice.mechanism is None:
         raise PlanError("the chosen candidate has no mechanism; please report this as a bug.")
     if isinstance(setting.query, UserQuery):
-        others = other_errors(setting.query, choice.mechanism, setting.users, setting.samples)
+        others = other_errors(setting.query, choice.mechanism, setting.users, setting.drawn_number)
         choice = candidates[chosen] = choice.model_copy(update={"other_errors": others})
     task = Task(
         title=setting.title,
@@ -381,53 +492,45 @@ def planned(setting: Setting, progress: Callable[[str], None] | None = None) -> 
         rounds=setting.rounds,
         guarantee=choice.guarantee,
         if_shuffler_colludes=choice.fallback,
+        damage=choice.damage,
     )
     return Plan(
         target=setting.target,
         granularity=setting.granularity,
-        samples=setting.samples,
+        samples=_drawn_number(setting, task.protocol),
         spread=setting.spread,
+        floor=setting.floor,
+        floor_price=floor_price,
         trusted=setting.trusted,
         chosen=chosen,
         candidates=tuple(candidates),
-        not_offered=tuple(missing),
+        not_offered=tuple(map(NotOffered.of, skipped)),
         task=task,
     )
 
 
-def choose(setting: Setting, candidates: list[Candidate], missing: list[NotOffered]) -> int:
-    """Index of the candidate with the least expected error among those allowed (among equals least trust, then fewest bits)."""
+def _drawn_number(setting: Setting, protocol: Protocol) -> int | None:
+    """Number of items that each user draws: the one given, or the one that the planner chose."""
+    if setting.draw == "auto" and isinstance(protocol, Frequencies) and protocol.drawn:
+        return protocol.items
+    return setting.drawn_number
+
+
+def choose(setting: Setting, candidates: list[Candidate], skipped: list[SkippedCandidate]) -> int:
+    """Index of the most exact candidate among those allowed; raises if there is none."""
     usable = allowed_candidates(setting, candidates)
     if not usable:
-        reasons = _reasons(missing)
-        caps = [f"max_local_epsilon = {setting.max_local_epsilon:g}"] if setting.max_local_epsilon is not None else []
-        caps += [f"max_bits = {setting.max_bits}"] if setting.max_bits is not None else []
+        reasons = first_reasons(skipped)
+        limits = {
+            name: getattr(setting, name) for name in ("max_local_epsilon", "max_bits", "max_damage")
+        }
+        if setting.liars > 1:
+            limits["liars"] = setting.liars
+        caps = [argument(name, value) for name, value in limits.items() if value is not None]
         why = f"under {' and '.join(caps)}" if caps else "here"
-        raise InputError(f"no protocol keeps this target {why}. {_nearest(candidates)}{f'{reasons}.' if reasons else ''}".strip())
+        raise InputError(
+            f"no protocol keeps this target {why}. "
+            f"{nearest_limits(setting, candidates)}{f'{reasons}.' if reasons else ''}".strip()
+        )
     best = most_exact([offer for _, offer in usable])
     return next(index for index, offer in usable if offer is best)
-
-
-def most_exact(offers: Sequence[Candidate]) -> Candidate:
-    """That of the least expected error; among equals the one with the least trust, then the fewest bits."""
-    best = min(offers, key=lambda offer: offer.expected_error)
-    equal = [offer for offer in offers if offer.expected_error <= best.largest_equal]
-    return min(equal, key=lambda offer: (TRUST_ORDER[offer.trusted], offer.bits_per_user, offer.expected_error))
-
-
-def _nearest(candidates: list[Candidate]) -> str:
-    """What would have to be allowed: the fewest bits, and the least that a report gives away, of what trusts no more than is allowed."""
-    allowed = [offer for offer in candidates if not offer.baseline]
-    if not allowed:
-        return ""
-    fewest, quietest = min(allowed, key=lambda offer: offer.bits_per_user), min(allowed, key=lambda offer: offer.local_epsilon)
-    return (
-        f"The least epsilon of one report that any candidate reaches here is {format_epsilon(quietest.local_epsilon)} "
-        f"({quietest.protocol}), and the "
-        f"fewest bits are {fewest.bits_per_user:,} ({fewest.protocol}). "
-    )
-
-
-def _reasons(missing: list[NotOffered]) -> str:
-    """Why the first few of the protocols that do not apply do not."""
-    return "; ".join(f"{row.protocol}{f' ({row.encoding})' if row.encoding else ''}: {row.reason.rstrip('.')}" for row in missing[:3])

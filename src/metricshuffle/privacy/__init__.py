@@ -1,6 +1,15 @@
-"""Profiles (what is hidden at which distance) and guarantees (the sentence they become)."""
+"""Privacy profiles (delta by epsilon and distance) and the guarantees made from them."""
 
 from metricshuffle.privacy.guarantee import Guarantee, Protects, Trust
 from metricshuffle.privacy.profile import Band, LowerProfile, PrivacyProfile, PureProfile, Shape
 
-__all__ = ["Band", "Guarantee", "LowerProfile", "PrivacyProfile", "Protects", "PureProfile", "Shape", "Trust"]
+__all__ = [
+    "Band",
+    "Guarantee",
+    "LowerProfile",
+    "PrivacyProfile",
+    "Protects",
+    "PureProfile",
+    "Shape",
+    "Trust",
+]

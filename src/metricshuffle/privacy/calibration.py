@@ -1,4 +1,4 @@
-"""From a target to the least noise that certainly keeps it."""
+"""Calibration: the least noise that is certified to meet a target."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from metricshuffle.numerics.certified_search import MemoizedCheck, first_certifi
 from metricshuffle.privacy.profile import PrivacyProfile
 from metricshuffle.privacy.target import Target
 
-# Rates above this are no noise at all: P(Z != 0) < e^-30.
+# Rates above this add practically no noise: P(Z != 0) < e^-30.
 LARGEST_RATE = 32.0
 RATE_TOLERANCE = 1e-11
-# To this much where every step of the search needs the full verification.
+# Tolerance where every step of the search needs the full verification.
 VERIFIED_RATE_TOLERANCE = 1e-4
 
 
@@ -26,31 +26,51 @@ def largest_rate(
     guess: float | None = None,
     steepness: float | None = None,
 ) -> float:
-    """The largest noise rate found whose profile keeps the target (less noise the larger the rate).
+    """Return the largest noise rate found whose profile meets the target (larger is less noise).
 
-    Statement: the returned rate was itself certified by `target.kept_by`; no monotonicity is assumed of the
-    profile, only used to steer the search.
+    Statement: the returned rate was itself certified by `target.kept_by`; monotonicity of the
+    profile is not assumed, only used to steer the search.
     Conditions: `start` (default: just below the pure slope) or a smaller rate passes.
-    Numerics: `target.shortfall`, cheap and necessary, steers the search: secants from `guess` (any rate, best one close to
-    the answer, and with the `steepness` that is known there) enclose where it changes sign, and bisection, which then hardly ever has to
-    ask, makes the result independent of the guess. It is verified in full at every distance; if that fails, more noise is tried until
-    it passes, and full checks bisect.
+    Numerics: `target.shortfall`, which is cheap and necessary, steers the search. Secants enclose
+    the rate at which its sign changes. They start at `guess` (any rate, best close to the answer),
+    with the slope `steepness` if it is known there. A bisection, which then needs few evaluations,
+    makes the result independent of `guess`. The result is verified in full at every distance; if
+    that fails, the noise is increased until it passes, then bisected with full checks.
     """
 
     def certified(rate: float) -> bool:
         return target.kept_by(profile_at(rate))
 
     floor = target.slope * (1.0 - 1e-12) if start is None else start
-    top, min_rate = max(LARGEST_RATE, floor), 1e-3 * floor
-    # Where delta falls like e^(-c/rate^2), as for nearly normal noise, its logarithm grows by twice itself with that of the rate.
+    top = max(LARGEST_RATE, floor)
+    min_rate = 1e-3 * floor
+    # For nearly normal noise delta is about e^(-c/rate^2), so d log delta / d log rate is -2 log
+    # delta.
     likely = -2.0 * math.log(target.delta) if target.delta > 0.0 else 1.0
     steered = MemoizedCheck(lambda rate: target.shortfall(profile_at(rate)), floor, 2.0 * top)
-    begin, known = 2.0 * floor if guess is None else guess, steepness is not None
+    begin = 2.0 * floor if guess is None else guess
+    known = steepness is not None
     steered.enclose(begin, likely if steepness is None else steepness, 0.1 * relative, known=known)
-    steered_rate = last_certified(steered, *first_certified(steered, top, floor, step=-0.5, failing=2.0 * top), relative=relative)
-    bracket = first_certified(certified, steered_rate, min_rate, step=-max(relative, 1e-9), growth=4.0, most=0.5, failing=math.inf)
+    steered_rate = last_certified(
+        steered,
+        *first_certified(steered, top, floor, step=-0.5, failing=2.0 * top),
+        relative=relative,
+    )
+    bracket = first_certified(
+        certified,
+        steered_rate,
+        min_rate,
+        step=-max(relative, 1e-9),
+        growth=4.0,
+        most=0.5,
+        failing=math.inf,
+    )
     if bracket.passing == min_rate:
-        raise ConditionError("Calibration", "a noise rate that keeps the promise", "none down to a thousandth of the pure slope")
+        raise ConditionError(
+            "Calibration",
+            "a noise rate that keeps the promise",
+            "none down to a thousandth of the pure slope",
+        )
     if bracket.passing == steered_rate:
         return steered_rate
     return last_certified(certified, *bracket, relative=max(relative, VERIFIED_RATE_TOLERANCE))

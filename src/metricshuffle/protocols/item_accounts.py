@@ -1,4 +1,4 @@
-"""What item-wise reports of users hide, under the earth mover's distance of their items."""
+"""Privacy profiles of item-wise reports of users, by the earth mover's distance of their items."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
@@ -18,6 +18,7 @@ from metricshuffle.amplification.best_bound import BestBoundProfile
 from metricshuffle.errors import NotCertified, PlanError
 from metricshuffle.numerics.certified_search import last_certified
 from metricshuffle.numerics.rounding import round_down, round_up
+from metricshuffle.numerics.types import Integers64
 from metricshuffle.privacy.guarantee import Guarantee
 from metricshuffle.privacy.profile import PrivacyProfile, PureProfile, Shape, validate_distance
 from metricshuffle.privacy.target import Target
@@ -26,19 +27,25 @@ from metricshuffle.queries.user_queries import UserQuery
 from metricshuffle.randomizers.clustered_response import ClusteredResponse
 from metricshuffle.randomizers.randomized_response import KaryRandomizedResponse
 from metricshuffle.randomizers.randomizer import Randomizer, has_law_of
+from metricshuffle.randomness import Randomness
 from metricshuffle.spaces import Clustered, Discrete, Metric, Scaled, Users
 
 if TYPE_CHECKING:
     from metricshuffle.protocols.frequencies import Frequencies
 
-# Distances added up along a long way are off by far less than this; reports are made by so much quieter.
+Drawn = bool | Literal["without replacement"]
+"""Whether items are drawn at random: no, with replacement, or without replacement."""
+WITHOUT_REPLACEMENT: Literal["without replacement"] = "without replacement"
+# Rates of reports are reduced by this factor, to allow for rounding errors of distances that are
+# sums of many lengths; these errors are far smaller.
 SAFE_SHARE = 1.0 - 1e-9
-# Up to so many points the shuffled reports of single items are accounted for by all laws of the randomizer; beyond, it takes too long.
+# Up to this many points, shuffled reports of single items are accounted by all laws of the
+# randomizer; more points take too long.
 MAX_LAWS_COMPARED = 16
 
 
 def unscaled(metric: Metric) -> tuple[Metric, float]:
-    """The metric that was scaled, and by how much in all; scaling changes the unit and nothing else."""
+    """Return the metric without scaling, and the total factor; scaling changes only the unit."""
     if type(metric) is not Scaled:
         return metric, 1.0
     inner, factor = unscaled(metric.metric)
@@ -46,18 +53,21 @@ def unscaled(metric: Metric) -> tuple[Metric, float]:
 
 
 def reach_of(people: Users) -> float:
-    """The diameter; where it is a sum of many lengths and may have been rounded down, a billionth more."""
+    """The diameter, increased by a billionth if it is a sum of lengths that may be rounded down."""
     return people.diameter if knows_distances(people) else people.diameter / SAFE_SHARE
 
 
 def knows_distances(people: Users) -> bool:
-    """Whether distances are exact, and the same few for all points: then a randomizer can be accounted by its own laws."""
+    """Whether distances are exact and take few values, the same for all points.
+
+    A randomizer can then be accounted by its own laws.
+    """
     return isinstance(unscaled(people.items_in.metric)[0], Clustered | Discrete)
 
 
 @dataclass(frozen=True)
 class ScaledPairs:
-    """The pairs of a randomizer whose distances are those of the points but for a factor."""
+    """Pairs of a randomizer whose distances are a multiple of those of the points."""
 
     randomizer: Randomizer
     factor: float
@@ -66,7 +76,7 @@ class ScaledPairs:
         return self.randomizer.pairs()
 
     def distance(self, a: int, b: int) -> float:
-        """Rounded down: at a smaller distance less may be given away."""
+        """Distance rounded down, because less loss is allowed at a smaller distance."""
         own = self.randomizer.distance(a, b)
         return own if self.factor == 1.0 else round_down(own * self.factor, 8)
 
@@ -76,21 +86,30 @@ class ScaledPairs:
 
 @dataclass(frozen=True)
 class OneItemProfile(PrivacyProfile):
-    """Users with one item each are as far apart as these: the ordinary account of shuffled reports, at the distances the points have."""
+    """Profile of shuffled reports of users with one item each, at the distances of the points.
+
+    The distance of two such users is that of their items.
+    """
 
     shuffled: BestBoundProfile
     apart: tuple[float, ...]
-    """The distances of different points, ascending."""
+    """Distances of different points, ascending."""
     bound: str = "shuffled single items"
 
     @classmethod
     def of(cls, randomizer: Randomizer, users: int) -> OneItemProfile:
-        """Of a randomizer that lists all pairs, with the distances of the points."""
-        apart = sorted({distance for pair in randomizer.pairs() if (distance := randomizer.distance(*pair)) > 0.0})
+        """Profile of a randomizer that lists all pairs, with the distances of the points."""
+        apart = sorted(
+            {
+                distance
+                for pair in randomizer.pairs()
+                if (distance := randomizer.distance(*pair)) > 0.0
+            }
+        )
         return cls(BestBoundProfile(randomizer, users, apart[-1]), tuple(apart))
 
     def _far(self, distance: float) -> float:
-        """Points that may be that near: their distances may have been rounded up."""
+        """Distance with an allowance for distances of points that were rounded up."""
         return validate_distance(distance) / SAFE_SHARE
 
     def pure(self, distance: float) -> float:
@@ -99,21 +118,27 @@ class OneItemProfile(PrivacyProfile):
     def delta(self, epsilon: float, distance: float) -> float:
         return self.shuffled.delta(epsilon, self._far(distance))
 
-    def covers(self, epsilon: float, delta: float, distance: float, shape: Shape = "linear") -> bool:
-        """Linear: at every distance of two points, the nearest first; none is told apart closer than they are."""
+    def covers(
+        self, epsilon: float, delta: float, distance: float, shape: Shape = "linear"
+    ) -> bool:
+        """Linear: check every distance of two points, nearest first; no other distances occur."""
         if shape == "flat":
             return self.covers_at(epsilon, delta, distance)
         rate = round_down(epsilon / distance * SAFE_SHARE, 8)
         distances = [apart for apart in self.apart if apart <= self._far(distance)]
         return all(self.covers_at(round_down(rate * apart, 4), delta, apart) for apart in distances)
 
-    def nearly_covers(self, epsilon: float, delta: float, distance: float, shape: Shape = "linear") -> bool:
-        """At the nearest points and at the distance itself, which decide in practice."""
+    def nearly_covers(
+        self, epsilon: float, delta: float, distance: float, shape: Shape = "linear"
+    ) -> bool:
+        """Check only the nearest points and the distance itself, which decide in practice."""
         if shape == "flat":
             return self.covers_at(epsilon, delta, distance)
         nearest = self.apart[0]
         ends = ((nearest, round_down(epsilon * nearest / distance, 8)), (distance, epsilon))
-        return all(self.covers_at(at, delta, apart) for apart, at in ends if apart <= self._far(distance))
+        return all(
+            self.covers_at(at, delta, apart) for apart, at in ends if apart <= self._far(distance)
+        )
 
 
 def rate_of(target: Target) -> float:
@@ -123,107 +148,203 @@ def rate_of(target: Target) -> float:
 
 @dataclass(frozen=True)
 class ItemAccounts:
-    """Reports of `items` items of each user, everybody's shuffled together or only her own; drawn with replacement if `drawn`."""
+    """Accounts of reports of `items` items of each user, drawn at random if `drawn`.
+
+    Reports are shuffled with those of all users if `together`, else only with the user's own.
+    """
 
     query: UserQuery
     randomizer: Randomizer
     item_rate: float
     items: int
-    drawn: bool
+    drawn: Drawn
     together: bool
 
     @classmethod
     def of(cls, protocol: Frequencies, query: UserQuery) -> ItemAccounts:
         if protocol.item_rate is None:
-            raise PlanError("a task about users' items says how private a report of one item is; this one does not, so it is damaged.")
-        return cls(query, protocol.randomizer, protocol.item_rate, protocol.items, protocol.drawn, protocol.trusted != "nobody")
+            raise PlanError(
+                "a task about users' items needs an item_rate, and this one has none; the task "
+                "is damaged."
+            )
+        return cls(
+            query,
+            protocol.randomizer,
+            protocol.item_rate,
+            protocol.items,
+            protocol.drawn,
+            protocol.trusted != "nobody",
+        )
 
     def shuffle(self, users: int, *, together: bool) -> ItemShuffle:
-        return ItemShuffle.of("central" if together else "local", users, self.items, reach_of(self.query.people))
+        return ItemShuffle.of(
+            "central" if together else "local", users, self.items, reach_of(self.query.people)
+        )
 
     def profile(self, target: Target, users: int) -> PrivacyProfile:
-        """By composition or the bound for any randomizer of that item rate; by the randomizer's own laws where that is not enough."""
-        people, shuffle = self.query.people, self.shuffle(users, together=self.together)
+        """Profile by composition or the bound for any randomizer of this item rate.
+
+        Uses the randomizer's own laws if that does not suffice for the target.
+        """
+        people = self.query.people
+        shuffle = self.shuffle(users, together=self.together)
         any_randomizer = ItemWiseProfile(self.item_rate, shuffle)
         if self.drawn:
-            return SubsampledProfile(any_randomizer, self.items, reach_of(people))
+            return self._subsampled(any_randomizer)
         if knows_distances(people) and self._measures(people):
-            moves = moves_of(ScaledPairs(self.randomizer, unscaled(people.items_in.metric)[1]), shuffle.diameter)
+            moves = moves_of(
+                ScaledPairs(self.randomizer, unscaled(people.items_in.metric)[1]), shuffle.diameter
+            )
             own = max(move.rate for move in moves) / shuffle.diameter * (1.0 + 4.0 * 2.0**-53)
             any_randomizer = ItemWiseProfile(own, shuffle)
             if not target.kept_by(any_randomizer):
                 return ItemWiseProfile(own, shuffle, moves, "blanket flow")
-        elif has_few_laws(self.items, self.randomizer) and self._same_distances(people) and not target.kept_by(any_randomizer):
+        elif (
+            has_few_laws(self.items, self.randomizer)
+            and self._same_distances(people)
+            and not target.kept_by(any_randomizer)
+        ):
             return OneItemProfile.of(self.randomizer, users if self.together else 1)
         return any_randomizer
 
+    def _subsampled(self, item_profile: ItemWiseProfile) -> SubsampledProfile:
+        people = self.query.people
+        return drawn_profile(item_profile, people, without=self.drawn == WITHOUT_REPLACEMENT)
+
     def _same_distances(self, people: Users) -> bool:
-        """Whether no two points are farther apart for the randomizer than they are."""
+        """Whether no two points are farther apart for the randomizer than in the space."""
         points = range(self.randomizer.inputs)
         own = np.array([[self.randomizer.distance(a, b) for b in points] for a in points])
         return own.shape == people.distances.shape and bool((own <= people.distances).all())
 
     def _measures(self, people: Users) -> bool:
-        """Whether the randomizer's own distances are those of the points, but for a factor: its laws are accounted for by them."""
-        metric, randomizer = unscaled(people.items_in.metric)[0], self.randomizer
+        """Whether the randomizer's distances are those of the points up to a factor.
+
+        Its laws can then be accounted by these distances.
+        """
+        metric = unscaled(people.items_in.metric)[0]
+        randomizer = self.randomizer
         if has_law_of(randomizer, ClusteredResponse) and isinstance(metric, Clustered):
-            return (randomizer.clusters, randomizer.size, randomizer.inner) == (metric.clusters, metric.places, metric.inner)
-        alike = isinstance(metric, Discrete) or (isinstance(metric, Clustered) and metric.inner == 1.0)
+            return (randomizer.clusters, randomizer.size, randomizer.inner) == (
+                metric.clusters,
+                metric.places,
+                metric.inner,
+            )
+        alike = isinstance(metric, Discrete) or (
+            isinstance(metric, Clustered) and metric.inner == 1.0
+        )
         return alike and has_law_of(randomizer, KaryRandomizedResponse)
 
     def account(self, each: Target, target: Target, honest: int) -> Account:
         profile = self.profile(each, honest)
-        return Account(profile, each, "one user's items", target.delta, _argument(profile, each), target.shape)
+        return Account(
+            profile, each, "one user's items", target.delta, _argument(profile, each), target.shape
+        )
 
     def alone(self, target: Target, rounds: int) -> Guarantee:
-        """What is left if whoever is trusted colludes: a user's reports, shuffled by herself, at the target's delta."""
+        """Fallback if the trusted party colludes, at the target's delta.
+
+        A user's reports are then shuffled only with each other, by the user.
+        """
         each = target.for_each_of(rounds)
         own = ItemWiseProfile(self.item_rate, self.shuffle(1, together=False))
-        profile = SubsampledProfile(own, self.items, reach_of(self.query.people)) if self.drawn else own
+        profile = self._subsampled(own) if self.drawn else own
         if not self.drawn:
             own.prepare(each.delta, target.distance)
-        ceiling, delta = profile.pure(target.distance), each.delta
-        # three digits are enough, and every step of the search may take long; the last value that was certified
+        ceiling = profile.pure(target.distance)
+        delta = each.delta
+        # The last certified value; three digits suffice, and each step of the search may be slow.
         covered = partial(_covered, profile, delta, target.distance)
-        epsilon = ceiling if delta == 0.0 or math.isinf(ceiling) else last_certified(covered, 0.0, ceiling, relative=1e-3)
+        epsilon = (
+            ceiling
+            if delta == 0.0 or math.isinf(ceiling)
+            else last_certified(covered, 0.0, ceiling, relative=1e-3)
+        )
         over_all = round_up(epsilon * rounds, 2) if rounds > 1 else epsilon
-        return single_person_guarantee(self.query, target, rounds, over_all, profile.bound, delta=target.delta)
+        return single_person_guarantee(
+            self.query, target, rounds, over_all, profile.bound, delta=target.delta
+        )
 
     def check_rate(self) -> None:
-        """Raise unless every report is item_rate * d private, pair by pair from the laws themselves."""
+        """Raise unless every report is item_rate * d private, checked for all pairs of laws."""
         rows = np.asarray(self.randomizer.rows(), dtype=np.float64)
         distances = self.query.people.distances
         if rows.shape[0] != len(distances):
-            raise PlanError(f"the randomizer has {rows.shape[0]:,} inputs for {len(distances):,} points; the task is damaged.")
+            raise PlanError(
+                f"the randomizer has {rows.shape[0]:,} inputs for {len(distances):,} "
+                "points; the task is damaged."
+            )
         if not self.item_rate * self.query.people.nearest > 1e-6:
-            raise NotCertified(f"an item rate of {self.item_rate:.3g} is too small to be told from the laws of the reports.")
+            raise NotCertified(
+                f"an item rate of {self.item_rate:.3g} is too small to be verified from the "
+                "laws of the reports."
+            )
         with np.errstate(divide="ignore"):
             logs = np.log(rows)
         for point, row in enumerate(logs):
             gaps = np.abs(logs - row)
             losses = np.max(np.where(np.isnan(gaps), 0.0, gaps), axis=1)
             if not np.all(losses <= self.item_rate * distances[point] * (1.0 + 1e-9) + 1e-12):
-                raise NotCertified(f"a report about point {point} gives away more than {self.item_rate:.6g} per unit of distance.")
+                raise NotCertified(
+                    f"a report about point {point} gives away more than "
+                    f"{self.item_rate:.6g} per unit of distance."
+                )
+
+
+def drawn_profile(
+    item_profile: ItemWiseProfile, people: Users, *, without: bool
+) -> SubsampledProfile:
+    """Profile of reports of drawn items; `without` replacement needs a public number of items."""
+    if without and people.items is None:
+        raise NotCertified(
+            "items are drawn without replacement only where everybody holds the same public "
+            "number of items; draw with replacement."
+        )
+    return SubsampledProfile(
+        item_profile,
+        item_profile.shuffle.items,
+        reach_of(people),
+        public_items=people.items if without else None,
+    )
 
 
 def _argument(profile: PrivacyProfile, target: Target) -> str:
-    """What certifies a promise at every distance: composition where that is enough, as a calibration calls it."""
+    """Name the argument that certifies a guarantee at every distance.
+
+    It is composition if that suffices, as in calibration.
+    """
     if not isinstance(profile, ItemWiseProfile):
         return profile.bound
     shuffle = profile.shuffle
     composed = PureProfile(round_up(profile.item_rate * shuffle.items * shuffle.diameter, 8))
-    scaled_distance = 1.0 if target.shape == "linear" else min(1.0, round_up(target.distance / shuffle.diameter, 2))
+    scaled_distance = (
+        1.0
+        if target.shape == "linear"
+        else min(1.0, round_up(target.distance / shuffle.diameter, 2))
+    )
     return (
         "composition"
-        if composed.delta(round_down(rate_of(target) * shuffle.diameter * scaled_distance, 4), scaled_distance) <= target.delta
+        if composed.delta(
+            round_down(rate_of(target) * shuffle.diameter * scaled_distance, 4), scaled_distance
+        )
+        <= target.delta
         else profile.bound
     )
 
 
 def has_few_laws(items: int, randomizer: Randomizer) -> bool:
-    """Whether single items are few enough points to look at all laws at once."""
+    """Whether items are single and points few enough to compare all laws at once."""
     return items == 1 and randomizer.inputs <= MAX_LAWS_COMPARED
 
 
 def _covered(profile: PrivacyProfile, delta: float, distance: float, epsilon: float) -> bool:
     return profile.covers(epsilon, delta, distance, "flat")
+
+
+def drawn_codes(
+    codes: Integers64, sizes: Integers64, draws: int, randomness: Randomness
+) -> Integers64:
+    """Draw `draws` items of each user with replacement; `sizes` are the numbers of their items."""
+    starts = np.repeat(np.cumsum(sizes) - sizes, draws)
+    picks = np.concatenate([randomness.uniform_residues(draws, int(size)) for size in sizes])
+    return np.asarray(codes[starts + picks.astype(np.int64)])

@@ -1,4 +1,4 @@
-"""What sums of places hide that are rounded at random to units: the same for whoever calibrates the noise and for whoever verifies it."""
+"""Privacy profiles of sums of randomly rounded places, for calibration and verification."""
 
 from __future__ import annotations
 
@@ -16,10 +16,13 @@ from metricshuffle.privacy.target import Target
 
 @dataclass(frozen=True)
 class PlaceAccounts:
-    """A target in units, over so many rounds; `whole`: units of both sides of the box together, rounded up.
+    """Accounts of a target in units, over `rounds` rounds.
 
-    All is pure: noise of total shape 1 or more, and what a rounding costs in proportion to the distance (`rounded_slope`), since
-    |dx| + |dy| <= sqrt(2) d. A delta does not help a linear promise there: it would have to hold at every distance, however small.
+    `whole` is the sum of both sides of the box in units, rounded up. All accounts are pure, because
+    the noise has a total shape of 1 or more and the cost of rounding is in proportion to the
+    distance (`rounded_slope`): a move by (dx, dy) of length d has |dx| + |dy| <= sqrt(2) d. A delta
+    does not help a linear guarantee here, because the guarantee would have to apply at every
+    distance, however small.
     """
 
     target: Target
@@ -30,40 +33,56 @@ class PlaceAccounts:
 
     @property
     def units(self) -> float:
-        """Along both axes together, the most units of a move within the target's distance, rounded up; any number of people may move."""
+        """Largest sum over both axes of a move within the target's distance, in units, rounded up.
+
+        Any number of people may move.
+        """
         return math.sqrt(2.0) * self.target.distance * (1.0 + 1e-15)
 
     @property
     def together(self) -> bool:
-        """Whether the promise counts people who move together: not where it rests on the size of the box."""
+        """Whether the guarantee covers people who move together.
+
+        It does not if it relies on the size of the box.
+        """
         return self.target.shape == "linear" or self.units <= self.whole
 
     def pure_rate(self) -> float:
-        """Largest rate of noise, per unit, that keeps the target with delta = 0, rounded down."""
+        """Largest rate of noise per unit that meets the target with delta = 0, rounded down."""
         units = self.units if self.target.shape == "linear" else min(self.units, float(self.whole))
         return rounded_rate(self.target.epsilon / self.rounds / units * (1.0 - 1e-15))
 
     def pure_profile(self, rate: float) -> PrivacyProfile:
-        """What noise of total shape >= 1 and that rate hides, over all rounds."""
+        """Profile of noise of total shape >= 1 and this rate, over all rounds."""
         slope = self.rounds * rounded_slope(rate)
         if self.target.shape == "flat":
-            return PureUpTo(slope * min(self.units, float(self.whole)) * (1.0 + 1e-15), self.target.distance)
+            return PureUpTo(
+                slope * min(self.units, float(self.whole)) * (1.0 + 1e-15), self.target.distance
+            )
         return PureProfile(slope * math.sqrt(2.0) * (1.0 + 1e-15))
 
     def noise_profile(self, noise: Polya) -> PrivacyProfile:
-        """The same of exact noise; with a shape below 1 nothing is promised."""
+        """Same as `pure_profile`, for exact noise; ConditionError if its shape is below 1."""
         if noise.shape < 1:
-            raise ConditionError("Random rounding", "noise of total shape 1 or more", f"shape {float(noise.shape):.4g}")
+            raise ConditionError(
+                "Random rounding",
+                "noise of total shape 1 or more",
+                f"shape {float(noise.shape):.4g}",
+            )
         return self.pure_profile(noise.rate)
 
     def report_profile(self, axis: PrivacyProfile) -> PrivacyProfile:
-        """What one person's reports hide if everybody else colludes; the noise of one axis stands for both."""
+        """Profile of one person's reports if everyone else colludes; one axis represents both."""
         noise = axis.coarse if isinstance(axis, QuantisedProfile) else axis
         slope = math.inf
-        if isinstance(noise, AdditiveNoise) and isinstance(noise.noise, Polya) and noise.noise.shape >= 1:
+        if (
+            isinstance(noise, AdditiveNoise)
+            and isinstance(noise.noise, Polya)
+            and noise.noise.shape >= 1
+        ):
             slope = rounded_slope(noise.noise.rate)
         return RoundedReport(noise, self.rounds, slope)
 
     def total_profile(self, axis: PrivacyProfile) -> PrivacyProfile:
-        """Of noise of any shape, about one person."""
+        """Profile of noise of any shape, for one person."""
         return self.report_profile(axis)

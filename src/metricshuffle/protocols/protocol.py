@@ -1,4 +1,4 @@
-"""How a question is answered: what a client sends, what is added up, what is let go, what is estimated, and what that hides."""
+"""Base class of protocols: messages of clients, tallies, releases, estimates and accounts."""
 
 from __future__ import annotations
 
@@ -12,11 +12,12 @@ from numpy.typing import NDArray
 from pydantic import BeforeValidator, SerializeAsAny
 
 from metricshuffle.display import Brief
-from metricshuffle.errors import PlanError
+from metricshuffle.errors import InputError, PlanError, argument
 from metricshuffle.models import Positive, TaggedModel
 from metricshuffle.privacy.guarantee import Guarantee, Protects, Trust, Who
 from metricshuffle.privacy.profile import PrivacyProfile, Shape
 from metricshuffle.privacy.target import Target
+from metricshuffle.protocols.damage import NO_LIMIT, Damage
 from metricshuffle.protocols.tally import ID_BYTES, Batch, Shuffled, Tally
 from metricshuffle.queries.query import Estimate, Inputs, Query
 from metricshuffle.randomness import Randomness
@@ -24,11 +25,12 @@ from metricshuffle.randomness import Randomness
 
 @dataclass(frozen=True)
 class Layout:
-    """One report: so many whole numbers of one type, the same for everybody.
+    """Layout of one report: a fixed count of whole numbers of one type, the same for everyone.
 
-    A message is `width` of them, one after another, and belongs to one of `piles`, which are mixed each by itself; a report has the
-    messages of the first pile first, as many for each. Not `apart`: a number stands for many messages (a count of unary ones), so that
-    messages cannot be mixed one by one in this form.
+    A message is `width` consecutive numbers and belongs to one of `piles` groups, each of which is
+    shuffled independently. A report has the messages of the first group first, and equally many for
+    each group. If not `apart`, a number represents many messages (a count of unary ones), so that
+    messages cannot be shuffled one by one in this form.
     """
 
     type: np.dtype[Any]
@@ -39,7 +41,7 @@ class Layout:
 
     @property
     def each(self) -> int:
-        """Messages of a person for one pile."""
+        """Messages of a person in one group."""
         return self.numbers // (self.piles * self.width)
 
     @property
@@ -50,9 +52,10 @@ class Layout:
 
 @dataclass(frozen=True, eq=False)
 class Reports(Brief):
-    """Randomized reports as the clients send them: one row of messages a person, all of the same size.
+    """Randomized reports as clients send them: one row of messages of equal size per person.
 
-    `batch_id` is random. Reports `first` .. of that batch are here: the same ones twice are recognised by it, whichever way they come.
+    These are the reports from number `first` on of the batch with the random id `batch_id`. The id
+    identifies reports that are received twice, by whatever path.
     """
 
     batch: Batch
@@ -66,17 +69,23 @@ class Reports(Brief):
 
     @cached_property
     def ids(self) -> NDArray[np.uint8]:
-        """A random id for each report, drawn when it is first asked for; it has nothing to do with the value."""
+        """A random id for each report, drawn on first access and independent of the value."""
         if self.known_ids is not None:
             return self.known_ids
-        return Randomness.system().words(ID_BYTES // 8 * len(self)).view(np.uint8).reshape(-1, ID_BYTES)
+        return (
+            Randomness.system()
+            .words(ID_BYTES // 8 * len(self))
+            .view(np.uint8)
+            .reshape(-1, ID_BYTES)
+        )
 
 
 @dataclass(frozen=True)
 class Account(Brief):
-    """What certifies a promise: the profile and the target it must keep, both in the profile's own steps.
+    """The account of a guarantee: a profile and the target it must meet, in the profile's steps.
 
-    `delta` is what is spent of the target's; `bound` names the argument; `shape` is that of the promise as it is told.
+    `delta` is the part of the target's delta that is used; `bound` names the argument; `shape` is
+    that of the printed guarantee.
     """
 
     profile: PrivacyProfile
@@ -88,37 +97,58 @@ class Account(Brief):
 
     @cached_property
     def kept(self) -> bool:
-        """Certified at every distance up to the target's; what cannot be certified is not kept."""
+        """Whether the target is certified at every distance up to its own.
+
+        False if it cannot be certified.
+        """
         return self.target.kept_by(self.profile)
 
 
 class Protocol(TaggedModel, ABC):
-    """One way to answer a query, with its parameters. The three implementations are siblings and share nothing but this."""
+    """A method of answering a query, with its parameters.
+
+    The implementations share nothing but this class.
+    """
 
     kinds: ClassVar[dict[str, type[TaggedModel]]] = {}
     kind: str
     name: str
-    """What it is called in tables: "polya-shuffle", "k-ary-randomized-response", "tree-laplace"."""
+    """Name in tables: "polya-shuffle", "k-ary-randomized-response", "tree-laplace"."""
     trusted: Who
     step: Positive = 1.0
-    """Units per step of the whole numbers it is given."""
+    """Units per step of the whole numbers that are the protocol's inputs."""
     modulus: int | None = None
-    """Sums are residues of this, if it is given."""
+    """If not None, sums are residues modulo this number."""
 
     @property
     def encoding(self) -> str | None:
-        """How a number becomes messages, where there is a choice."""
+        """How a number becomes messages, if there is a choice."""
         return None
 
     @property
+    def counts_on_honest(self) -> bool:
+        """Whether the guarantee counts on a number of honest people, and so on a smallest batch."""
+        return self.trusted in ("shuffler", "aggregator")
+
+    @property
+    def adds_noise(self) -> bool:
+        """Whether the trusted party draws noise where it releases sums (`published`)."""
+        return self.trusted == "curator"
+
+    @property
+    def max_noise_sets(self) -> int:
+        """Most sets of dummies that counts may have; 0 if the protocol has no dummies."""
+        return 0
+
+    @property
     def grain(self) -> int:
-        """How many steps are rounded, at random, to one cell of the noise."""
+        """Number of steps that are rounded, at random, to one cell of the noise."""
         return 1
 
     @property
     @abstractmethod
     def layout(self) -> Layout:
-        """What a report looks like."""
+        """Layout of a report."""
 
     @property
     @abstractmethod
@@ -131,73 +161,137 @@ class Protocol(TaggedModel, ABC):
     @property
     @abstractmethod
     def row(self) -> int:
-        """How many sums a tally has."""
+        """Number of sums in a tally."""
 
     @abstractmethod
     def messages(self, inputs: Inputs, randomness: Randomness) -> NDArray[Any]:
-        """Clients: one row of messages a person. To a curator these are raw."""
+        """Client: return one row of messages per person. Those to a curator are not randomized."""
 
     @abstractmethod
     def counted(self, messages: NDArray[Any]) -> dict[int, list[int]]:
-        """Shuffler: the sums of a batch of messages; a message that this protocol does not make is refused."""
+        """Shuffler: return the sums of a batch of messages; reject messages of another protocol."""
+
+    @property
+    def tally_modulus(self) -> int | None:
+        """If not None, sums in a tally are residues modulo this number."""
+        return self.modulus
 
     def tally(self, batch: Batch) -> Tally:
-        """An empty one."""
-        return Tally(batch, 0, 0, {}, self.modulus, protocol=self)
+        """Return an empty tally."""
+        return Tally(batch, 0, 0, {}, self.tally_modulus, protocol=self)
+
+    def current(self, tally: Tally) -> Tally:
+        """Return a stored tally in today's form; earlier versions reduced sums that are exact."""
+        return tally
 
     def published(self, query: Query, tally: Tally, randomness: Randomness) -> dict[int, list[int]]:
-        """What is let go of a tally; a curator adds noise here, once, after the last merge."""
+        """Return the sums to release; noise is added here, once, after the last merge."""
         return {key: list(row) for key, row in tally.sums.items()}
 
     @abstractmethod
     def estimate(self, query: Query, shuffled: Shuffled) -> Estimate:
-        """Analyst: unbiased totals with their errors. What cannot come from this protocol is refused."""
+        """Analyst: estimate unbiased totals and their errors; reject sums of another protocol."""
 
     @abstractmethod
     def check(self, query: Query) -> None:
-        """Raise unless the parameters fit the query, so that what is accounted for is what is sampled. A received task is not believed."""
+        """Raise unless the parameters fit the query, so that what is sampled is what is accounted.
+
+        A received task is not trusted.
+        """
 
     @abstractmethod
     def account(self, query: Query, target: Target, honest: int, rounds: int) -> Account:
-        """What is certified if whoever is trusted is honest, and so many of the reports are."""
+        """Account for `honest` honest reports, if the trusted party is honest."""
 
     @abstractmethod
     def alone(self, query: Query, target: Target, rounds: int) -> Guarantee:
-        """What one person's report hides if everybody else colludes."""
+        """Guarantee of one person's report if everyone else colludes."""
 
     @abstractmethod
     def expected_error(self, query: Query, people: int) -> float | None:
-        """The mean error of the answer for so many people, as the query measures it; None if only a simulation can tell."""
+        """Mean error of the answer, as the query measures it; None if it takes a simulation."""
 
     def standard_error(self, query: Query, people: int) -> float | None:
-        """The standard error of the answer for so many people, where it does not depend on what they hold."""
+        """Standard error of the answer, or None if it depends on people's values."""
         return None
 
+    def damage(self, query: Query, people: int) -> Damage:
+        """Return how far one of `people` participants who lies can move the answer."""
+        return NO_LIMIT
+
+    def lies(self, query: Query, liars: int) -> NDArray[np.generic]:
+        """Return the messages of liars in the worst attack known, one row each."""
+        raise InputError(f"no attack on {self.name} is known.", remedy="Simulate it without liars.")
+
     def check_people(self, query: Query, people: int, users: int) -> None:
-        """Raise if the protocol has no room for so many."""
+        """Raise if the protocol has no room for this many people."""
 
     def check_size(self, honest: int) -> None:
-        """Raise if what the honest reports hide would take minutes to compute, as for no protocol that was planned."""
+        """Raise if the account would take minutes, which no planned protocol does."""
 
     def warning(self, query: Query) -> str:
-        """What the number that is left if the shuffler colludes does not say, in a sentence; empty if it says enough."""
+        """A caveat about the fallback that its number does not express; empty if there is none."""
         return ""
 
+    def caveat(self, query: Query, shuffled: Shuffled) -> str:
+        """The warning of a release of this batch, which may have further noise."""
+        return self.warning(query)
+
+    def with_publisher_noise(
+        self, query: Query, shuffled: Shuffled, randomness: Randomness
+    ) -> Shuffled:
+        """Return the batch with noise of the publisher, unknown to the shuffler."""
+        raise InputError(
+            f"{argument('publisher_noise', True)} is for counts with dummies of the shuffler; "
+            f"nobody who publishes {self.name} knows its noise.",
+            field="publisher_noise",
+            remedy="Leave it out.",
+        )
+
+    def hides_alone(self, query: Query) -> bool:
+        """Whether one report hides what the fallback states, if the trusted party colludes."""
+        return not self.warning(query)
+
     def remarks(self, query: Query, target: Target, honest: int, rounds: int) -> list[str]:
-        """What else is true of the promise, in sentences."""
+        """Further sentences about the guarantee."""
         return []
+
+    def check_sums(self, query: Query, stored: Tally | Shuffled) -> None:
+        """Raise unless a tally, or what is published of it, has the form of this protocol."""
+        moduli = {self.modulus}
+        if isinstance(stored, Tally):
+            moduli.add(self.tally_modulus)
+        if stored.modulus not in moduli:
+            raise PlanError(
+                f"{stored.what} has another modulus than this task's protocol; it was not made "
+                "for it."
+            )
+        stored.check_noise_sets(self.max_noise_sets)
+        fractions = (
+            self.trusted == "curator" and isinstance(stored, Tally) and query.items is not None
+        )
+        if any(
+            len(row) != self.row or (key != 0 and not fractions) for key, row in stored.sums.items()
+        ):
+            raise PlanError(
+                f"{stored.what} of this task must have rows of {self.row:,} sums; this one has not."
+            )
 
     def check_width(self, messages: NDArray[Any]) -> None:
         """Raise unless these are rows of messages of this protocol."""
         numbers = self.layout.numbers
         if messages.ndim != 2 or messages.shape[1] != numbers or messages.dtype.kind not in "iu":
             raise PlanError(
-                f"a report of this task is {numbers:,} whole number{'s' * (numbers != 1)}, got an array of shape {messages.shape}."
+                f"a report of this task is {numbers:,} whole number{'s' * (numbers != 1)}, "
+                f"got an array of shape {messages.shape}."
             )
 
-    def guarantee(self, query: Query, target: Target, honest: int, rounds: int, account: Account | None = None) -> Guarantee:
-        """The promise that the account stands for; it is not certified here (see Account.kept)."""
+    def guarantee(
+        self, query: Query, target: Target, honest: int, rounds: int, account: Account | None = None
+    ) -> Guarantee:
+        """Return the guarantee of the account; it is not certified here (see Account.kept)."""
         account = self.account(query, target, honest, rounds) if account is None else account
+        target = query.covered(target)
         return Guarantee(
             epsilon=target.epsilon,
             delta=account.delta,
@@ -205,7 +299,10 @@ class Protocol(TaggedModel, ABC):
             unit=query.unit,
             shape=account.shape,
             protects=account.protects,
-            trust=Trust(trusted=self.trusted, honest_reports=honest if self.trusted in ("shuffler", "aggregator") else None),
+            trust=Trust(
+                trusted=self.trusted,
+                honest_reports=honest if self.counts_on_honest else None,
+            ),
             bound=account.bound,
             rounds=rounds,
             between=query.between(self.step),
@@ -214,9 +311,19 @@ class Protocol(TaggedModel, ABC):
 
 
 def single_person_guarantee(
-    query: Query, target: Target, rounds: int, epsilon: float, bound: str, *, delta: float = 0.0, step: float = 1.0
+    query: Query,
+    target: Target,
+    rounds: int,
+    epsilon: float,
+    bound: str,
+    *,
+    delta: float = 0.0,
+    step: float = 1.0,
 ) -> Guarantee:
-    """What is promised of one person's reports where nobody is trusted: at the target's distance, over all rounds."""
+    """Guarantee of one person's reports without a trusted party, at the target's distance.
+
+    It covers all rounds.
+    """
     return Guarantee(
         epsilon=epsilon,
         delta=delta,
@@ -233,4 +340,4 @@ def single_person_guarantee(
 
 
 AnyProtocol = Annotated[SerializeAsAny[Protocol], BeforeValidator(Protocol.of_kind)]
-"""A field that holds any protocol and reads it back from JSON by its kind."""
+"""A field for any protocol, which is read back from JSON by its kind."""

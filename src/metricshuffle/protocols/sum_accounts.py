@@ -1,4 +1,4 @@
-"""What sums with noise on each axis hide: the same profiles for whoever calibrates the noise and for whoever verifies it."""
+"""Privacy profiles of sums with noise on each axis, for calibration and verification."""
 
 from __future__ import annotations
 
@@ -8,8 +8,17 @@ from fractions import Fraction
 from functools import lru_cache
 
 from metricshuffle.accounting.composition.composed_profile import compose_rounds
-from metricshuffle.accounting.sums.additive_noise import AdditiveNoise, QuantisedProfile, coarse_slope
-from metricshuffle.accounting.sums.planar_noise import JOINT_RADIUS, PerAxisProfile, PlanarNoise, outermost
+from metricshuffle.accounting.sums.additive_noise import (
+    AdditiveNoise,
+    QuantisedProfile,
+    coarse_slope,
+)
+from metricshuffle.accounting.sums.planar_noise import (
+    JOINT_RADIUS,
+    PerAxisProfile,
+    PlanarNoise,
+    outermost,
+)
 from metricshuffle.noise.polya import Polya
 from metricshuffle.numerics.certified_search import last_certified
 from metricshuffle.privacy.profile import PrivacyProfile, PureProfile, PureUpTo
@@ -18,7 +27,10 @@ from metricshuffle.privacy.target import Target
 
 @dataclass(frozen=True)
 class SumAccounts:
-    """A target in steps, on one or two axes, values rounded to `grain` steps first, over so many rounds."""
+    """Accounts of a target in steps, on one or two axes, over `rounds` rounds.
+
+    Values are rounded to `grain` steps first.
+    """
 
     target: Target
     axes: int
@@ -26,31 +38,39 @@ class SumAccounts:
     rounds: int
 
     def over_rounds(self, profile: PrivacyProfile) -> PrivacyProfile:
+        """Compose a profile over all rounds."""
         return profile if self.rounds == 1 else compose_rounds(profile, self.rounds)
 
     def total_profile(self, axis: PrivacyProfile) -> PrivacyProfile:
-        """What a profile of one axis makes of the whole query, over all rounds.
+        """Profile of the whole query over all rounds, from that of one axis.
 
-        Two axes are accounted jointly, and one at a time over several rounds.
+        Two axes are accounted jointly in one round, and one at a time over several rounds.
         """
         if self.axes == 1:
             return self.over_rounds(axis)
         if self.rounds > 1:
             return PerAxisProfile(self.over_rounds(axis))
-        # Farther than that it goes one axis at a time, and says so; noise that is not log-concave is not accounted to the last digit.
+        # Beyond JOINT_RADIUS the bound is per axis, and its name says so; the joint bound is not
+        # exact for noise that is not log-concave.
         swept = isinstance(axis, AdditiveNoise) and getattr(axis.noise, "log_concave", False)
         joint = "joint" if isinstance(axis, AdditiveNoise) and not swept else f"{axis.bound}, joint"
-        return PlanarNoise(axis, joint if self.target.distance <= JOINT_RADIUS else PerAxisProfile.bound)
+        return PlanarNoise(
+            axis, joint if self.target.distance <= JOINT_RADIUS else PerAxisProfile.bound
+        )
 
     def noise_profile(self, noise: Polya) -> PrivacyProfile:
-        """The whole query's profile for exact noise of that total law on each axis; the last one is kept, with the laws it knows."""
+        """Profile of the whole query for exact noise of this total law on each axis.
+
+        The last profile is cached, with its computed laws.
+        """
         return _noise_profile(self, noise)
 
     def report_profile(self, axis: PrivacyProfile) -> PrivacyProfile:
-        """What one person's report hides if everybody else colludes, over all rounds; the worse axis stands for both.
+        """Profile of one person's report if everyone else colludes, over all rounds.
 
-        Additive noise is the same on both axes. Counts of randomized bits have a finite pure epsilon, which is all that is
-        asked for here, and the longer axis has the larger one: more of its bits can move.
+        The worse axis represents both. Additive noise is the same on both axes. Counts of
+        randomized bits have a finite pure epsilon, which is all that is needed here, and the longer
+        axis has the larger one, because more of its bits can move.
         """
         if self.axes == 1:
             return self.over_rounds(axis)
@@ -59,11 +79,14 @@ class SumAccounts:
         return PerAxisProfile(self.over_rounds(axis))
 
     def pure_rate(self) -> float:
-        """Largest rate of pure noise (shape >= 1 in total) that keeps the target with delta = 0, rounded down.
+        """Largest rate of pure noise that meets the target with delta = 0, rounded down.
 
-        Statement: one axis, linear: epsilon/distance per step (or its coarse slope, if values are rounded first); two axes:
-        divided by sqrt(2), the largest (i+j)/|(i,j)|. flat: epsilon over the largest number of steps within the distance.
-        Rounds add up, so each gets epsilon/rounds.
+        Pure noise has a total shape >= 1.
+        Statement: for a linear target on one axis the rate is epsilon/distance per step (or the
+        corresponding rate of the coarse slope, if values are rounded first). On two axes it is
+        divided by sqrt(2), the largest value of (i+j)/|(i,j)| over moves of i and j steps. For a
+        flat target it is epsilon over the largest number of steps within the distance. The epsilons
+        of rounds add up, so each round gets epsilon/rounds.
         """
         target = self.target
         epsilon = target.epsilon / self.rounds
@@ -76,7 +99,9 @@ class SumAccounts:
             return epsilon / self._flat_cost(1.0) * (1.0 - 1e-15)
         smallest = epsilon / (math.floor(target.distance) // self.grain + 1)
         largest = max(2.0 * smallest, coarse_slope(epsilon, self.grain))
-        return last_certified(lambda rate: self._flat_cost(rate) <= epsilon, largest, smallest * (1.0 - 1e-12))
+        return last_certified(
+            lambda rate: self._flat_cost(rate) <= epsilon, largest, smallest * (1.0 - 1e-12)
+        )
 
     def _flat_cost(self, rate: float) -> float:
         """Epsilon of one round of pure noise for the largest move within the distance."""
@@ -84,18 +109,27 @@ class SumAccounts:
         if self.axes == 1:
             axis = AdditiveNoise(Polya(Fraction(1), rate))
             return (axis if self.grain == 1 else QuantisedProfile(axis, self.grain)).pure(distance)
-        across = max(i + j for i, j in outermost(distance)) if distance <= JOINT_RADIUS else math.ceil(math.sqrt(2.0) * distance)
+        across = (
+            max(i + j for i, j in outermost(distance))
+            if distance <= JOINT_RADIUS
+            else math.ceil(math.sqrt(2.0) * distance)
+        )
         return rate * across
 
     def pure_profile(self, rate: float) -> PrivacyProfile:
-        """The whole query's profile for noise of total shape >= 1, up to the target's distance (checked at once).
+        """Profile of the whole query for noise of total shape >= 1, up to the target's distance.
 
-        Statement: delta = 0 at epsilon = slope * distance, slope = rate on one axis, sqrt(2) rate on two (|i| + |j| <= sqrt(2)
-        |(i, j)|), log(1 + (e^rate - 1)/Q) if values are rounded to Q steps first ((1 + x)^r >= 1 + r x), times the rounds.
-        If the target is flat: the epsilon of the largest move, for every move within the distance.
+        This profile is fast to check.
+        Statement: delta = 0 at epsilon = slope * distance * rounds. The slope is `rate` on one axis
+        and sqrt(2) rate on two axes, because a move of i and j steps has |i| + |j| <= sqrt(2) |(i,
+        j)|. If values are first rounded to Q = `grain` steps, `rate` in the slope is replaced by
+        log(1 + (e^rate - 1)/Q), because (1 + x)^r >= 1 + r x. If the target is flat, epsilon is
+        that of the largest move, for every move within the distance.
         """
         if self.target.shape == "flat":
-            return PureUpTo(self.rounds * self._flat_cost(rate) * (1.0 + 1e-15), self.target.distance)
+            return PureUpTo(
+                self.rounds * self._flat_cost(rate) * (1.0 + 1e-15), self.target.distance
+            )
         slope = rate if self.grain == 1 else math.log1p(math.expm1(rate) / self.grain)
         if self.axes == 2 and self.target.distance >= math.sqrt(2.0):
             slope *= math.sqrt(2.0)
@@ -105,4 +139,6 @@ class SumAccounts:
 @lru_cache(maxsize=1)
 def _noise_profile(accounts: SumAccounts, noise: Polya) -> PrivacyProfile:
     axis: PrivacyProfile = AdditiveNoise(noise)
-    return accounts.total_profile(axis if accounts.grain == 1 else QuantisedProfile(axis, accounts.grain))
+    return accounts.total_profile(
+        axis if accounts.grain == 1 else QuantisedProfile(axis, accounts.grain)
+    )

@@ -1,4 +1,4 @@
-"""Queries whose answer is a sum of everybody's steps, or that sum divided by the number of people."""
+"""Queries whose answer is a sum of people's steps, possibly divided by the number of people."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from abc import abstractmethod
 from fractions import Fraction
 from typing import ClassVar, Literal
 
-from metricshuffle.errors import InputError
-from metricshuffle.numerics.rounding import format_number
+from metricshuffle.errors import InputError, argument
+from metricshuffle.numerics.rounding import format_exact, format_number, shown_at_least
 from metricshuffle.numerics.types import Floats
 from metricshuffle.privacy.target import Target
 from metricshuffle.queries.query import Estimate, Query
@@ -16,9 +16,14 @@ from metricshuffle.spaces import AnyDomain, Domain, Space
 
 
 class SummedQuery(Query):
-    """Values are counted in steps along one or two axes; the totals of the steps are what a protocol estimates."""
+    """Base of queries that count values in steps along one or two axes.
 
-    options: ClassVar[frozenset[str]] = frozenset({"encoding", "padding", "granularity", "transport"})
+    A protocol estimates the totals of the steps.
+    """
+
+    options: ClassVar[frozenset[str]] = frozenset(
+        {"encoding", "padding", "granularity", "transport"}
+    )
     domain: AnyDomain
 
     @property
@@ -42,11 +47,13 @@ class SummedQuery(Query):
         return 1
 
     def check_distance(self, distance: float) -> None:
-        diameter = self.diameter
+        diameter = shown_at_least(self.diameter)
         if distance > diameter * (1.0 + 1e-12):
             raise InputError(
-                f"distance {format_number(distance)} is beyond the diameter of {self.domain}, {format_number(diameter)}; "
-                f"no two values are that far apart, so use at most {format_number(diameter)}."
+                f"{argument('distance')} {format_exact(distance)} is beyond the diameter of "
+                f"{self.domain}, {format_number(diameter)}",
+                remedy="no two values are that far apart, so use at most "
+                f"{format_number(diameter)}.",
             )
 
     def step(self, granularity: float) -> float:
@@ -54,63 +61,78 @@ class SummedQuery(Query):
         return 1.0
 
     def planned_step(self, target: Target, users: int, rounds: int, granularity: float) -> float:
-        """The step that a plan for so many people takes."""
+        """Step that a plan for this number of users and rounds uses."""
         return self.step(granularity)
 
     def check_new(self) -> None:
-        """Raise if no new plan is made of such a query, although old ones can be read."""
+        """Raise if such a query can be read from old plans but no longer planned."""
 
     def check_step(self, step: float) -> None:
-        """Raise unless values can be counted in steps of that size."""
+        """Raise unless values can be counted in steps of this size."""
         if step != self.step(1.0):
-            raise InputError(f"values in {self.domain} are counted in steps of {format_number(self.step(1.0))}, not of {step!r}.")
+            raise InputError(
+                f"values in {self.domain} are counted in steps of "
+                f"{format_number(self.step(1.0))}, not of {step!r}.",
+                field="step",
+                remedy="Use the step that the plan states.",
+            )
 
     def grain(self, granularity: float) -> int:
-        """How many steps are rounded to one cell of the noise."""
+        """Number of steps that are rounded to one cell of the noise."""
         if granularity != int(granularity) or granularity < 1:
-            raise InputError(f"granularity must be a whole number >= 1 for {self.domain}, got {granularity!r}.")
+            raise InputError(
+                f"{argument('granularity')} must be a whole number >= 1 for {self.domain}, "
+                f"got {granularity!r}."
+            )
         return int(granularity)
 
     def grains(self, granularity: float, step: float) -> tuple[int, ...]:
-        """The same along each axis, of values that are counted in that step."""
+        """Number of steps per cell of the noise on each axis, for values counted in this step."""
         return (self.grain(granularity),) * self.axes
 
     @property
     def rounding(self) -> Literal["random"] | None:
-        """Whether real values are rounded at random to units, so that promises are about them and not about steps."""
+        """ "random" if real values are rounded at random to units, else None.
+
+        With random rounding, guarantees apply to the values and not to steps.
+        """
         return None
 
     @property
     def snapping(self) -> float:
-        """How far, in steps, a value may lie from the step it is counted as."""
+        """Largest distance, in steps, of a value from the step it is counted as."""
         return 0.0
 
     @abstractmethod
     def spans(self, step: float) -> tuple[int, ...]:
-        """Largest step on each axis (steps run from 0)."""
+        """Largest step on each axis (steps start at 0)."""
 
     @abstractmethod
     def in_units(self, total: Fraction, axis: int, people: int, step: float) -> Fraction:
-        """The answer in units, along an axis, from the total of the steps."""
+        """Convert the total of the steps along an axis to the answer in units."""
 
-    def ends_of(self, estimate: Estimate, low: Floats, high: Floats) -> list[tuple[float, float, float]]:
-        """Along each axis the answer and both ends of its interval, which lie outside of where they were cut off to doubles."""
+    def ends_of(
+        self, estimate: Estimate, low: Floats, high: Floats
+    ) -> list[tuple[float, float, float]]:
+        """Answer and ends of its interval on each axis; ends are rounded outwards to doubles."""
         spread = estimate.people * Fraction(self.snapping)
         rows = []
         for axis, totals in enumerate(zip(estimate.totals, low, high, strict=True)):
             exact = [estimate.origin[axis] + Fraction(float(total)) for total in totals]
             exact[1] -= spread
             exact[2] += spread
-            value, lower, largest = (self.in_units(total, axis, estimate.people, estimate.step) for total in exact)
+            value, lower, largest = (
+                self.in_units(total, axis, estimate.people, estimate.step) for total in exact
+            )
             rows.append((float(value), _outside(lower, -math.inf), _outside(largest, math.inf)))
         return rows
 
     @abstractmethod
     def error_scale(self, people: int, step: float) -> float:
-        """How many units of the answer one step of error in a total makes."""
+        """Units of the answer per step of error in a total."""
 
     def error_scales(self, people: int, step: float) -> tuple[float, ...]:
-        """The same along each axis."""
+        """Same as `error_scale`, for each axis."""
         return (self.error_scale(people, step),) * self.axes
 
     def __str__(self) -> str:
@@ -118,7 +140,7 @@ class SummedQuery(Query):
 
 
 def _outside(number: Fraction, towards: float) -> float:
-    """The nearest double on that side."""
+    """Round to a double in the direction of `towards`."""
     nearest = float(number)
     inside = Fraction(nearest) < number if towards > 0 else Fraction(nearest) > number
     return math.nextafter(nearest, towards) if inside else nearest

@@ -1,11 +1,12 @@
-"""The law of one report: how it is drawn, what it hides alone, what a sum of many hides.
+"""Local randomizers: the exact law of one report, its sampler, its guarantee and its estimators.
 
-Local randomizers for `amplify` are listed in `__init__.pyi`; each has `law`, `local_epsilon`, `blanket`, `reports` and `totals`.
+Randomizers for `amplify` are listed in `__init__.pyi`; each has `law`, `local_epsilon`, `blanket`,
+`reports` and `totals`.
 """
 
 from typing import Any
 
-from metricshuffle._lazy import export_locations, exported
+from metricshuffle._lazy_exports import export_locations, exported
 
 _HOMES = export_locations(__file__)
 __all__ = sorted(_HOMES)

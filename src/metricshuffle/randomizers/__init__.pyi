@@ -1,4 +1,5 @@
-# The randomizers, each name once: type checkers read it here, and __init__.py finds here where a name lives.
+# The public randomizers. Type checkers read this file, and __init__.py takes the modules of the
+# names from it.
 from metricshuffle.randomizers.bounded_geometric import BoundedGeometric as BoundedGeometric
 from metricshuffle.randomizers.bounded_geometric import LaplaceOnInterval as LaplaceOnInterval
 from metricshuffle.randomizers.channel import Channel as Channel
@@ -7,7 +8,9 @@ from metricshuffle.randomizers.corner_vectors import Duchi as Duchi
 from metricshuffle.randomizers.corner_vectors import Harmony as Harmony
 from metricshuffle.randomizers.discrete_gaussian import DiscreteGaussian as DiscreteGaussian
 from metricshuffle.randomizers.dummies import AmongDummies as AmongDummies
-from metricshuffle.randomizers.exponential_mechanism import ExponentialMechanism as ExponentialMechanism
+from metricshuffle.randomizers.exponential_mechanism import (
+    ExponentialMechanism as ExponentialMechanism,
+)
 from metricshuffle.randomizers.exponential_mechanism import PaddedExponential as PaddedExponential
 from metricshuffle.randomizers.hadamard_response import HadamardResponse as HadamardResponse
 from metricshuffle.randomizers.key_values import PckvGrr as PckvGrr

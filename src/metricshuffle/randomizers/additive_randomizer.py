@@ -1,4 +1,4 @@
-"""One person's report x + N: integer noise, kept in range by padding or by arithmetic modulo a number."""
+"""Reports x + N with integer noise, kept in range by padding or by modular arithmetic."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from metricshuffle.errors import InputError, PlanError
 from metricshuffle.models import FrozenModel, format_value
 from metricshuffle.noise.bounded_sum import BoundedSum, shared_table, tabulated_sum, truncated_sum
 from metricshuffle.noise.dyadic_table import DyadicTable
-from metricshuffle.noise.polya import Polya
+from metricshuffle.noise.polya import MAX_UTILITY_CELLS, UTILITY_LOG_TAIL, Polya
 from metricshuffle.noise.random_rounding import rounded_half_width
 from metricshuffle.noise.samplers import sample_polya
 from metricshuffle.noise.symmetric_pmf import SymmetricLaw
@@ -32,13 +32,11 @@ def _exact_shape(value: Any) -> Fraction:
         raise ValueError(f"must be a fraction like 1/30, got {format_value(value)}") from None
 
 
-ExactShape = Annotated[Fraction, BeforeValidator(_exact_shape), PlainSerializer(str, return_type=str)]
+ExactShape = Annotated[
+    Fraction, BeforeValidator(_exact_shape), PlainSerializer(str, return_type=str)
+]
 
-# Error figures and intervals are read off laws whose cut-off tail is below e^-60.
-UTILITY_LOG_TAIL = -60.0
-# A law of more cells than this is replaced by one of a coarser scale (for expected errors and simulations only).
-MAX_UTILITY_CELLS, SCALED_CELLS = 2_000_000, 100_000
-# For more people the worst of random rounding would be too long an array.
+# For more people the worst-case law of random rounding would be too long an array.
 MAX_ROUNDED = 1_000_000_000
 
 
@@ -46,8 +44,12 @@ class AdditiveRandomizer(FrozenModel):
     """Values 0..span; the report is the (rounded) value plus a Polya share of noise.
 
     padding "none": the noise is unbounded and exact (rational rate); for modular encodings.
-    padding "clamp": exact noise, the report is clamped to -radius..top+radius: one report keeps a pure guarantee.
-    padding "bounded": the noise is a dyadic table on -radius..radius, and that table is the law that is accounted.
+
+    padding "clamp": exact noise, the report is clamped to -radius..top+radius; one report has a
+    pure guarantee.
+
+    padding "bounded": the noise is a dyadic table on -radius..radius, and that table is the law
+    that is accounted for.
     """
 
     kind: Literal["additive"] = "additive"
@@ -58,21 +60,23 @@ class AdditiveRandomizer(FrozenModel):
     radius: int = 0
     granularity: int = 1
     table_digest: str | None = None
-    """Of the bounded form's table, once it has been accounted for."""
+    """Digest of the table of the bounded form, once it has been accounted for."""
 
-    def model_post_init(self, context: Any) -> None:
+    def model_post_init(self, context: object) -> None:
         if self.span < 1 or self.granularity < 1 or self.radius < 0:
             text = f"{self.span}, {self.granularity}, {self.radius}"
-            raise InputError(f"a randomizer needs span >= 1, granularity >= 1 and radius >= 0, got {text}.")
+            raise InputError(
+                f"a randomizer needs span >= 1, granularity >= 1 and radius >= 0, got {text}."
+            )
 
     @property
     def noise(self) -> Polya:
-        """One person's share, before padding."""
+        """One person's share of the noise, before padding."""
         return Polya(self.shape, self.rate)
 
     @property
     def exact_rate(self) -> Fraction:
-        """The rate as the rational number it is: what is sampled is what is accounted."""
+        """The rate as an exact rational number, used for both sampling and accounting."""
         return Fraction(self.rate)
 
     @property
@@ -82,24 +86,39 @@ class AdditiveRandomizer(FrozenModel):
 
     @property
     def length(self) -> int:
-        """Reports of the padded forms lie in 0..length."""
+        """Largest report of the padded forms, which lie in 0..length."""
         return self.top + 2 * self.radius
 
     @property
     def table(self) -> DyadicTable:
-        """The table of the bounded form; refused if it is not the one that was accounted for (another machine's arithmetic)."""
-        # Cached by its parameters and not on the object: copies with another rate must not keep the old table.
+        """The table of the bounded form.
+
+        Raises PlanError if it differs from the table that was accounted for, as another machine's
+        arithmetic may produce.
+        """
+        # Cached by its parameters, not on the object: a copy with another rate must not keep the
+        # old table.
         table = shared_table(self.noise, self.radius)
         if self.table_digest is not None and table.digest != self.table_digest:
-            raise PlanError("this machine computes another noise table than the plan was accounted for; make the plan again here.")
+            raise PlanError(
+                "this machine computes another noise table than the one that was accounted for; "
+                "make the plan again here."
+            )
         return table
 
     def pinned(self) -> AdditiveRandomizer:
-        """The same randomizer, tied to the very table it has here (if it has one)."""
-        return self.model_copy(update={"table_digest": self.table.digest}) if self.padding == "bounded" else self
+        """Return a copy that is tied to the table computed here, if it has one."""
+        return (
+            self.model_copy(update={"table_digest": self.table.digest})
+            if self.padding == "bounded"
+            else self
+        )
 
     def reports(self, values: Integers64, randomness: Randomness) -> Integers64:
-        """One report per value (already validated, 0..span); padded reports are shifted to start at 0."""
+        """Draw one report per value.
+
+        Values must be validated already, 0..span. Padded reports are shifted to start at 0.
+        """
         cells = round_randomly(values, self.granularity, randomness)
         if self.padding == "bounded":
             noisy = cells + self.radius
@@ -112,7 +131,7 @@ class AdditiveRandomizer(FrozenModel):
         return noisy
 
     def summed_noise(self, count: int) -> Polya | BoundedSum:
-        """The law of the noise in a sum of `count` reports (given that none was clamped)."""
+        """Return the law of the noise in a sum of `count` reports, given that none was clamped."""
         if self.padding == "bounded":
             return tabulated_sum(self.noise, self.radius, count)
         if self.padding == "clamp":
@@ -120,7 +139,7 @@ class AdditiveRandomizer(FrozenModel):
         return self.noise.summed(count)
 
     def clamp_probability(self, count: int) -> float:
-        """Upper bound on the chance that any of `count` reports is clamped."""
+        """Upper bound on the probability that any of `count` reports is clamped."""
         if self.padding != "clamp":
             return 0.0
         law = self.noise.law(UTILITY_LOG_TAIL, self.radius)
@@ -128,14 +147,14 @@ class AdditiveRandomizer(FrozenModel):
         return min(1.0, count * single_probability)
 
     def summed_profile(self, honest: int) -> PrivacyProfile:
-        """What the sum of `honest` honest reports hides, in steps."""
+        """Return the privacy profile of the sum of `honest` honest reports, in steps."""
         profile: PrivacyProfile = AdditiveNoise(self.summed_noise(honest))
         if self.padding == "clamp":
             profile = Clamped(profile, self.clamp_probability(honest))
         return self._quantised(profile)
 
     def local_profile(self) -> PrivacyProfile:
-        """What one report hides from everybody, in steps (clamping is post-processing)."""
+        """Return the privacy profile of one report, in steps (clamping is post-processing)."""
         noise = self.summed_noise(1) if self.padding == "bounded" else self.noise
         return self._quantised(AdditiveNoise(noise))
 
@@ -143,65 +162,73 @@ class AdditiveRandomizer(FrozenModel):
         return profile if self.granularity == 1 else QuantisedProfile(profile, self.granularity)
 
     def total_from_count(self, count: int, reports: int) -> int:
-        """Estimate of the total of the steps from the shifted counts of a padded form."""
+        """Estimate the total in steps from the shifted counts of a padded form."""
         return (count - reports * self.radius) * self.granularity
 
     def error_noise(self, count: int) -> Polya | BoundedSum:
-        """The noise in a sum of `count` reports unless one of them was clamped (see `clamp_probability`)."""
+        """Return the noise in a sum of `count` reports unless one was clamped.
+
+        See `clamp_probability`.
+        """
         return self.summed_noise(count) if self.padding == "bounded" else self.noise.summed(count)
 
     def scaled_error_law(self, count: int) -> tuple[SymmetricLaw, int]:
-        """The law of that noise and the number of cells in one unit of it (1 unless it is very wide).
-
-        SGDL(b, e^-r) is m times SGDL(b, e^-r'), sinh(r'/2) = m sinh(r/2), to a relative 1e-6: the variances b / (2 sinh^2(r/2))
-        are equal, and the kurtoses (2 + cosh r)/b differ by less than 1e-6 for laws that wide.
-        """
+        """Return the law of `error_noise` and its cells per unit; see `Polya.scaled_law`."""
         noise = self.error_noise(count)
-        if isinstance(noise, Polya):
-            radius = noise.tail_radius(UTILITY_LOG_TAIL)
-            if radius > MAX_UTILITY_CELLS:
-                scale = math.ceil(radius / SCALED_CELLS)
-                return Polya(noise.shape, 2.0 * math.asinh(scale * math.sinh(0.5 * noise.rate))).law(UTILITY_LOG_TAIL), scale
-        return noise.law(UTILITY_LOG_TAIL), 1
+        return noise.scaled_law() if isinstance(noise, Polya) else (noise.law(UTILITY_LOG_TAIL), 1)
 
     def error_points(self, count: int, people: int | None = None) -> tuple[Floats, Floats]:
-        """Sizes of the error of a total in steps, about 1,000 of them, with weights (for expected errors).
+        """Return sizes of the error of a total, in steps, with weights (for expected errors).
 
-        `count` draws of noise; `people` (default: as many) values were rounded first. Rounding errors are taken as
-        normal with the variance of uniform remainders, (Q^2 - 1)/6 a person.
+        There are about 1,000 sizes. The error consists of `count` draws of noise and the rounding
+        of `people` (default: `count`) values. Rounding errors are taken as normal with the variance
+        of uniform remainders, (Q^2 - 1)/6 per person.
         """
         law, scale = self.scaled_error_law(count)
         sizes = np.arange(law.radius + 1, dtype=np.float64)
         both_signs = 2.0 * law.mass
         both_signs[0] = law.mass[0]
-        # Blocks of equal length, each at its own mean: exact for E|error|, and the law is symmetric.
+        # Sizes are merged into blocks at their means: exact for E|error|; the law is symmetric.
         edges = np.arange(0, law.radius + 1, max(1, law.radius // 1000))
         masses = np.add.reduceat(both_signs, edges)
-        values = np.add.reduceat(both_signs * sizes, edges) / np.maximum(masses, 1e-300) * (self.granularity * scale)
+        values = (
+            np.add.reduceat(both_signs * sizes, edges)
+            / np.maximum(masses, 1e-300)
+            * (self.granularity * scale)
+        )
         masses /= masses.sum()
         if self.granularity > 1:
-            spread = math.sqrt((count if people is None else people) * (self.granularity**2 - 1) / 6.0)
+            spread = math.sqrt(
+                (count if people is None else people) * (self.granularity**2 - 1) / 6.0
+            )
             values = _folded_normal_mean(values, spread)
         return values, masses
 
     def total_variance(self, count: int, people: int | None = None) -> float:
-        """Variance of a total in steps squared (rounding at its worst, Q^2/4 a person)."""
+        """Return the variance of a total in steps squared (worst-case rounding, Q^2/4 a person)."""
         noise = self.error_noise(count)
-        variance = noise.variance() if isinstance(noise, Polya) else noise.law(UTILITY_LOG_TAIL).variance()
+        variance = (
+            noise.variance() if isinstance(noise, Polya) else noise.law(UTILITY_LOG_TAIL).variance()
+        )
         rounding = 0.25 * (count if people is None else people) if self.granularity > 1 else 0.0
         return (variance + rounding) * self.granularity**2
 
     def half_width(self, count: int, level: float, people: int | None = None) -> float:
-        """The error of a total, in steps, stays within this with probability >= level, whatever the data.
+        """Return a bound, in steps, on the error of a total that holds with probability >= level.
 
-        Exact for the noise, together with the random rounding at its worst, if there is any (`rounded_half_width`). Where the law is too
-        wide to be tabulated, by Chernoff's bound; there, and where there are too many people, rounding gets half of the miss and
-        Hoeffding's bound.
+        It holds for all data. It is exact for the noise together with worst-case random rounding,
+        if there is any (`rounded_half_width`). Where the law is too wide to be tabulated,
+        Chernoff's bound is used for the noise. In this case, and with too many people, Hoeffding's
+        bound is used for the rounding, with half of the miss probability.
         """
         left = 1.0 - level - self.clamp_probability(count)
         if not left > 0.0:
-            raise InputError(f"no interval of level {level} exists: with probability {1.0 - level - left:.2g} some report is clamped.")
-        noise, rounds = self.error_noise(count), self.granularity > 1
+            raise InputError(
+                f"no interval of level {level} exists: with probability "
+                f"{1.0 - level - left:.2g} some report is clamped."
+            )
+        noise = self.error_noise(count)
+        rounds = self.granularity > 1
         reports = count if people is None else people
         wide = isinstance(noise, Polya) and noise.tail_radius(UTILITY_LOG_TAIL) > MAX_UTILITY_CELLS
         if rounds and not wide and reports <= MAX_ROUNDED:
@@ -216,15 +243,21 @@ class AdditiveRandomizer(FrozenModel):
 
 
 def _folded_normal_mean(centres: Floats, spread: float) -> Floats:
-    """E|centre + spread * N| for a standard normal N."""
+    """Return E|centre + spread * N| for a standard normal N."""
     from scipy.special import erf
 
     ratio = centres / spread
-    return np.asarray(spread * math.sqrt(2.0 / math.pi) * np.exp(-0.5 * ratio**2) + centres * erf(ratio / math.sqrt(2.0)))
+    return np.asarray(
+        spread * math.sqrt(2.0 / math.pi) * np.exp(-0.5 * ratio**2)
+        + centres * erf(ratio / math.sqrt(2.0))
+    )
 
 
 def round_randomly(values: Integers64, granularity: int, randomness: Randomness) -> Integers64:
-    """floor(x / Q + U) with U uniform: exact, because P(round up) = (x mod Q) / Q is decided by an integer below Q."""
+    """Return floor(x / Q + U) with U uniform.
+
+    Exact, because P(round up) = (x mod Q) / Q is decided by an integer below Q.
+    """
     if granularity == 1:
         return values.astype(np.int64, copy=True)
     cells, remainder = np.divmod(values, granularity)

@@ -1,28 +1,36 @@
-"""Randomized response on clusters: points of one cluster are close, points of different clusters far apart."""
+"""Randomized response on points in clusters, which protects points of the same cluster more."""
 
 from __future__ import annotations
 
 from fractions import Fraction
 from functools import cached_property
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 
 from metricshuffle.accounting.shuffling.blanket_law import BlanketLaw
 from metricshuffle.citations import theorem
-from metricshuffle.errors import InputError, NotCertified
+from metricshuffle.errors import InputError, NotCertified, argument, owner
 from metricshuffle.models import FrozenModel, Positive, Whole
 from metricshuffle.numerics.types import Floats, Integers64
-from metricshuffle.randomizers.dyadic_weights import TOTAL_WEIGHT, Epsilon, exact_blanket, exp_below, log_rounded_up
+from metricshuffle.randomizers.dyadic_weights import (
+    TOTAL_WEIGHT,
+    Epsilon,
+    exact_blanket,
+    exp_below,
+    log_rounded_up,
+)
 from metricshuffle.randomizers.randomizer import Pair, Randomizer, code_values
 from metricshuffle.randomness import Randomness
 
 
 class ClusteredResponse(Randomizer):
-    """`clusters` clusters of `size` points, at distance `inner` within a cluster and 1 between clusters; epsilon is that of distance 1.
+    """Randomized response on `clusters` clusters of `size` points; epsilon holds at distance 1.
 
-    The own point has weight e^epsilon, the others of its cluster e^((1 - inner) epsilon), all else 1: epsilon * distance private.
-    Point code = cluster * size + place. Reference: Imola, Roy Chowdhury, Chaudhuri 2024 (GKRR).
+    Two points are at distance `inner` within a cluster and 1 between clusters. The input itself has
+    weight e^epsilon, the other points of its cluster e^((1 - inner) epsilon), all other points 1,
+    so reports are epsilon * distance private. Point code = cluster * size + place. Reference:
+    Imola, Roy Chowdhury, Chaudhuri 2024 (GKRR).
     """
 
     kind: Literal["clustered-response"] = "clustered-response"
@@ -31,16 +39,25 @@ class ClusteredResponse(Randomizer):
     inner: Positive
     epsilon: Epsilon
 
-    def __init__(self, clusters: int, size: int, inner: float, epsilon: float, **fields: Any) -> None:
-        FrozenModel.__init__(self, clusters=clusters, size=size, inner=inner, epsilon=epsilon, **fields)
+    def __init__(
+        self, clusters: int, size: int, inner: float, epsilon: float, **fields: object
+    ) -> None:
+        FrozenModel.__init__(
+            self, clusters=clusters, size=size, inner=inner, epsilon=epsilon, **fields
+        )
 
-    def model_post_init(self, context: Any) -> None:
+    def model_post_init(self, context: object) -> None:
         if not (self.clusters >= 2 and self.size >= 2 and self.clusters * self.size <= 2**24):
             raise InputError(
-                f"ClusteredResponse: needs at least 2 clusters of 2 points, up to 2^24 points, got {self.clusters} x {self.size}."
+                f"{owner('ClusteredResponse')}{argument('clusters')} and {argument('size')} must "
+                "be at least 2, and their product, the number of points, at most 2^24, got "
+                f"{self.clusters} x {self.size}."
             )
         if not self.inner < 1.0:
-            raise InputError(f"ClusteredResponse: inner must be below 1, the distance between clusters, got {self.inner!r}.")
+            raise InputError(
+                f"{owner('ClusteredResponse')}{argument('inner')} must be below 1, the "
+                f"distance between clusters, got {self.inner!r}."
+            )
         _ = self.weights
 
     @property
@@ -53,18 +70,36 @@ class ClusteredResponse(Randomizer):
 
     @cached_property
     def weights(self) -> tuple[int, int, int]:
-        """(own, near, far): 2^63 times the probabilities of one report of each sort; ratios checked in integers."""
-        inner, epsilon = Fraction(self.inner), Fraction(self.epsilon)
-        up, across, all_the_way = exp_below(inner * epsilon), exp_below((1 - inner) * epsilon), exp_below(epsilon)
-        exact = TOTAL_WEIGHT / (all_the_way + (self.size - 1) * across + (self.clusters - 1) * self.size)
-        for slack in range(60, 10, -2):  # a little more weight far away makes room for rounding
+        """2^63 times the probability of the input, of a point of its cluster, of one outside.
+
+        The ratios are checked in integers.
+        """
+        inner = Fraction(self.inner)
+        epsilon = Fraction(self.epsilon)
+        up = exp_below(inner * epsilon)
+        across = exp_below((1 - inner) * epsilon)
+        all_the_way = exp_below(epsilon)
+        exact = TOTAL_WEIGHT / (
+            all_the_way + (self.size - 1) * across + (self.clusters - 1) * self.size
+        )
+        # A little more weight on other clusters makes room for rounding.
+        for slack in range(60, 10, -2):
             other_cluster = int(exact * (1 + Fraction(1, 2**slack))) + 1
             same_cluster = int(other_cluster * across)
-            own = TOTAL_WEIGHT - (self.size - 1) * same_cluster - (self.clusters - 1) * self.size * other_cluster
-            if other_cluster < same_cluster < own and own <= same_cluster * up and own <= other_cluster * all_the_way:
+            own = (
+                TOTAL_WEIGHT
+                - (self.size - 1) * same_cluster
+                - (self.clusters - 1) * self.size * other_cluster
+            )
+            if (
+                other_cluster < same_cluster < own
+                and own <= same_cluster * up
+                and own <= other_cluster * all_the_way
+            ):
                 return own, same_cluster, other_cluster
         raise NotCertified(
-            f"ClusteredResponse: epsilon = {self.epsilon!r} is too small or too large for weights that are multiples of 2^-63."
+            f"{owner('ClusteredResponse')}{argument('epsilon', self.epsilon)} is too small or too "
+            "large for weights that are multiples of 2^-63."
         )
 
     def distance(self, a: int, b: int) -> float:
@@ -82,33 +117,61 @@ class ClusteredResponse(Randomizer):
 
     @theorem("Imola24", "GKRR")
     def blanket(self, a: int, b: int) -> BlanketLaw:
-        """Statement: w = far everywhere (some user is in another cluster); laws are own, near or far by where a report lies.
+        """Blanket of (a, b) in closed form.
 
-        Numerics: exact fractions, rounded once. Reference: Imola, Roy Chowdhury, Chaudhuri 2024 for the law.
+        Statement: w(y) = min over x of K_x(y) is the weight of another cluster for every report y:
+        an input x outside the cluster of y attains it, and there are at least two clusters. The
+        laws of a, b and the others are own, same cluster or other cluster, depending on the
+        position of a report.
+        Numerics: exact fractions, rounded once.
+        Reference: Imola, Roy Chowdhury, Chaudhuri 2024 for the law.
         """
         self._checked_pair(a, b)
-        own, same_cluster, other_cluster = (Fraction(weight, TOTAL_WEIGHT) for weight in self.weights)
+        own, same_cluster, other_cluster = (
+            Fraction(weight, TOTAL_WEIGHT) for weight in self.weights
+        )
         if a // self.size == b // self.size:
             inside = [
                 (1, other_cluster, own, same_cluster),
                 (1, other_cluster, same_cluster, own),
                 (self.size - 2, other_cluster, same_cluster, same_cluster),
             ]
-            return exact_blanket([*inside, ((self.clusters - 1) * self.size, other_cluster, other_cluster, other_cluster)])
-        first = [(1, other_cluster, own, other_cluster), (self.size - 1, other_cluster, same_cluster, other_cluster)]
-        second = [(1, other_cluster, other_cluster, own), (self.size - 1, other_cluster, other_cluster, same_cluster)]
-        return exact_blanket([*first, *second, ((self.clusters - 2) * self.size, other_cluster, other_cluster, other_cluster)])
+            return exact_blanket(
+                [
+                    *inside,
+                    ((self.clusters - 1) * self.size, other_cluster, other_cluster, other_cluster),
+                ]
+            )
+        first = [
+            (1, other_cluster, own, other_cluster),
+            (self.size - 1, other_cluster, same_cluster, other_cluster),
+        ]
+        second = [
+            (1, other_cluster, other_cluster, own),
+            (self.size - 1, other_cluster, other_cluster, same_cluster),
+        ]
+        return exact_blanket(
+            [
+                *first,
+                *second,
+                ((self.clusters - 2) * self.size, other_cluster, other_cluster, other_cluster),
+            ]
+        )
 
     def local_epsilon(self, a: int | None = None, b: int | None = None) -> float:
-        """epsilon * distance at most, by how the weights are rounded."""
+        """Return the local epsilon; never above epsilon * distance."""
         own, same_cluster, other_cluster = self.weights
         if a is None or b is None or a // self.size != b // self.size:
             return min(self.epsilon, log_rounded_up(own / other_cluster))
         self._checked_pair(a, b)
         return min(self.inner * self.epsilon * (1.0 + 4e-16), log_rounded_up(own / same_cluster))
 
-    def reports(self, values: Any, randomness: Randomness) -> Integers64:
-        """One word each: own, then the near ones in order, then the far ones in order."""
+    def reports(self, values: object, randomness: Randomness) -> Integers64:
+        """Draw one report per value from one random word each.
+
+        Numbers are assigned to the own point, then to the rest of its cluster in order, then to the
+        other clusters in order.
+        """
         codes = code_values(values, self.inputs).astype(np.int64)
         own, same_cluster, other_cluster = self.weights
         numbers = (randomness.words(len(codes)) >> np.uint64(1)).astype(np.int64) - own
@@ -118,7 +181,9 @@ class ClusteredResponse(Randomizer):
         beyond = numbers - (self.size - 1) * same_cluster
         distant = np.maximum(beyond, 0) // other_cluster
         distant += np.where(distant >= cluster * self.size, self.size, 0)
-        return np.where(numbers < 0, codes, np.where(beyond < 0, cluster * self.size + nearby, distant))
+        return np.where(
+            numbers < 0, codes, np.where(beyond < 0, cluster * self.size + nearby, distant)
+        )
 
     def targets(self) -> Floats:
         return np.eye(self.inputs)
@@ -127,18 +192,19 @@ class ClusteredResponse(Randomizer):
         self._listable()
         return np.column_stack([self._unmixed(column) for column in np.eye(self.inputs)]).T
 
-    def totals(self, reports: Any) -> Floats:
-        """Unbiased estimates of how many people hold each point."""
+    def totals(self, reports: object) -> Floats:
         return self._unmixed(self.counts(reports).astype(np.float64))
 
     def _unmixed(self, counts: Floats) -> Floats:
-        """The inverse of (own - near) I + (near - far) J_cluster + far J_all, block by block."""
+        """Apply the inverse of (own - same) I + (same - other) J_cluster + other J_all."""
         own, same_cluster, other_cluster = (weight / TOTAL_WEIGHT for weight in self.weights)
-        people, blocks = counts.sum(), counts.reshape(self.clusters, self.size)
+        people = counts.sum()
+        blocks = counts.reshape(self.clusters, self.size)
         in_block = (blocks.sum(axis=1) - other_cluster * self.size * people) / (
             own - same_cluster + (same_cluster - other_cluster) * self.size
         )
         flat: Floats = (
-            (blocks - (same_cluster - other_cluster) * in_block[:, None] - other_cluster * people) / (own - same_cluster)
+            (blocks - (same_cluster - other_cluster) * in_block[:, None] - other_cluster * people)
+            / (own - same_cluster)
         ).ravel()
         return flat

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from fractions import Fraction
 from functools import cached_property
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 
 from metricshuffle.accounting.shuffling.blanket_law import BlanketLaw
 from metricshuffle.citations import theorem
-from metricshuffle.errors import InputError
+from metricshuffle.errors import InputError, argument, owner
 from metricshuffle.models import FrozenModel, Whole
 from metricshuffle.numerics.types import Floats, Integers64
 from metricshuffle.randomizers.dyadic_weights import TOTAL_WEIGHT, Epsilon, exact_blanket, growth
@@ -20,11 +20,14 @@ from metricshuffle.randomness import Randomness
 
 
 class LocalHash(Randomizer):
-    """The report is (f, y): f a uniform hash function to 0..buckets-1, y the hash of the value under randomized response.
+    """The report is a random hash function and the hash of the value under randomized response.
 
-    The functions are linear over the field of `buckets` (a prime) elements: f(x) = sum f_i x_i mod buckets, x_i the digits of x. For
-    x != x', f(x) - f(x') = sum f_i (x_i - x'_i) is uniform, so EVERY pair collides with probability 1/buckets exactly, and
-    the function costs no more to send than the value. A report is coded f * buckets + y.
+    It is (f, y) with f a uniform hash function to 0..buckets-1 and y the response, coded f *
+    buckets + y. The functions are linear over the field of `buckets` (a prime) elements: f(x) = sum
+    f_i x_i mod buckets, x_i the digits of x. For x != x', f(x) - f(x') = sum f_i (x_i - x'_i) is
+    uniform, so EVERY pair collides with probability 1/buckets exactly, and the function costs no
+    more to send than the value.
+
     Reference: Wang, Blocki, Li, Jha 2017 (optimal local hashing: buckets near e^epsilon + 1).
     """
 
@@ -33,41 +36,53 @@ class LocalHash(Randomizer):
     epsilon: Epsilon
     buckets: Whole
 
-    def __init__(self, options: int, epsilon: float, buckets: int | None = None, **fields: Any) -> None:
+    def __init__(
+        self, options: int, epsilon: float, buckets: int | None = None, **fields: object
+    ) -> None:
         if buckets is None:
-            buckets = _prime_from(min(round(growth(epsilon)) + 1, options if isinstance(options, int) else 2, 2**23))
+            buckets = _prime_from(
+                min(round(growth(epsilon)) + 1, options if isinstance(options, int) else 2, 2**23)
+            )
         FrozenModel.__init__(self, options=options, epsilon=epsilon, buckets=buckets, **fields)
 
-    def model_post_init(self, context: Any) -> None:
+    def model_post_init(self, context: object) -> None:
         if not 2 <= self.options <= 2**24:
-            raise InputError(f"LocalHash: options must lie in 2..2^24, got {self.options}.")
+            raise InputError(
+                f"{owner('LocalHash')}{argument('options')} must lie in 2..2^24, got "
+                f"{self.options}."
+            )
         if not 2 <= self.buckets <= 2**24 or _prime_from(self.buckets) != self.buckets:
             raise InputError(
-                f"LocalHash: buckets must be a prime number up to 2^24, so that every pair of values collides equally often, "
-                f"got {self.buckets}; the next one is {_prime_from(max(2, min(self.buckets, 2**24)))}."
+                f"{owner('LocalHash')}{argument('buckets')} must be a prime number up to 2^24, so "
+                "that every pair of values collides equally often, "
+                f"got {self.buckets}; the next one is "
+                f"{_prime_from(max(2, min(self.buckets, 2**24)))}."
             )
         if self.outputs >= 2**62:
             raise InputError(
-                f"LocalHash: {self.options:,} options and {self.buckets:,} buckets make too many functions; take fewer buckets."
+                f"{owner('LocalHash')}{self.options:,} options and {self.buckets:,} "
+                "buckets make too many functions; take fewer buckets."
             )
-        _ = self.response  # says what is wrong with epsilon
+        _ = self.response  # validates epsilon
 
     @cached_property
     def response(self) -> KaryRandomizedResponse:
-        """What happens to the hash value."""
+        """The randomized response to the hash value."""
         return KaryRandomizedResponse(self.buckets, self.epsilon)
 
     @cached_property
     def digits(self) -> int:
-        """How many digits a value has to base `buckets`."""
-        count, covered = 1, self.buckets
+        """Number of digits of a value to base `buckets`."""
+        count = 1
+        covered = self.buckets
         while covered < self.options:
-            count, covered = count + 1, covered * self.buckets
+            count = count + 1
+            covered = covered * self.buckets
         return count
 
     @property
     def functions(self) -> int:
-        """How many hash functions there are."""
+        """Number of hash functions."""
         return int(self.buckets**self.digits)
 
     @property
@@ -79,7 +94,7 @@ class LocalHash(Randomizer):
         return self.functions * self.buckets
 
     def hashed(self, functions: Integers64, values: Integers64) -> Integers64:
-        """f(x), for arrays that broadcast."""
+        """Return f(x), for arrays that broadcast."""
         total = np.zeros(np.broadcast_shapes(functions.shape, values.shape), dtype=np.int64)
         for place in range(self.digits):
             scale = self.buckets**place
@@ -91,49 +106,65 @@ class LocalHash(Randomizer):
         hashes = self.hashed(np.arange(self.functions)[None, :], np.arange(self.options)[:, None])
         same = hashes[:, :, None] == np.arange(self.buckets)
         return (
-            np.where(same, self.response.keep / TOTAL_WEIGHT, self.response.other / TOTAL_WEIGHT).reshape(self.options, -1) / self.functions
+            np.where(
+                same, self.response.keep / TOTAL_WEIGHT, self.response.other / TOTAL_WEIGHT
+            ).reshape(self.options, -1)
+            / self.functions
         )
 
     def law(self, value: int) -> Floats:
         hashes = self.hashed(np.arange(self.functions), np.array(self._checked_input(value)))
         same = hashes[:, None] == np.arange(self.buckets)
-        return np.where(same, self.response.keep / TOTAL_WEIGHT, self.response.other / TOTAL_WEIGHT).ravel() / self.functions
+        return (
+            np.where(
+                same, self.response.keep / TOTAL_WEIGHT, self.response.other / TOTAL_WEIGHT
+            ).ravel()
+            / self.functions
+        )
 
     def pairs(self) -> list[Pair]:
         return [(0, 1)]
 
     @theorem("metricshuffle", "blanket of local hashing with exactly uniform collisions")
     def blanket(self, a: int, b: int) -> BlanketLaw:
-        """Statement: of F functions, F/l - 1 send a and b, but not all values, to one bucket, F - F/l to two; only f = 0 is constant.
+        """Blanket of (a, b) in closed form.
 
-        Proof: f(a) - f(b) is uniform; f != 0 is not constant, because every digit place holds 0 for one value and 1 for another.
-        So w = other/F everywhere but at (f = 0, y = 0), where every law is keep/F. Total variation: (1 - 1/l)(keep - other).
+        Statement: let there be F functions and l buckets. F/l - 1 functions send a and b, but not
+        all values, to one bucket; F - F/l functions send a and b to two; only f = 0 is constant.
+        Proof: f(a) - f(b) is uniform; f != 0 is not constant, because every digit place holds 0 for
+        one value and 1 for another. So w = other/F everywhere but at (f = 0, y = 0), where every
+        law is keep/F. Total variation: (1 - 1/l)(keep - other).
         Numerics: exact fractions, rounded once.
         """
         self._checked_pair(a, b)
-        functions, buckets = self.functions, self.buckets
-        keep, other_probability = (
-            Fraction(self.response.keep, TOTAL_WEIGHT * functions),
-            Fraction(self.response.other, TOTAL_WEIGHT * functions),
-        )
-        together, apart = functions // buckets - 1, functions - functions // buckets
+        functions = self.functions
+        buckets = self.buckets
+        keep = Fraction(self.response.keep, TOTAL_WEIGHT * functions)
+        other_probability = Fraction(self.response.other, TOTAL_WEIGHT * functions)
+        together = functions // buckets - 1
+        apart = functions - functions // buckets
         return exact_blanket(
             [
                 (1, keep, keep, keep),
                 (together, other_probability, keep, keep),
                 (apart, other_probability, keep, other_probability),
                 (apart, other_probability, other_probability, keep),
-                ((1 + together) * (buckets - 1) + apart * (buckets - 2), other_probability, other_probability, other_probability),
+                (
+                    (1 + together) * (buckets - 1) + apart * (buckets - 2),
+                    other_probability,
+                    other_probability,
+                    other_probability,
+                ),
             ]
         )
 
     def local_epsilon(self, a: int | None = None, b: int | None = None) -> float:
-        """That of the response, the same for every pair; never above epsilon."""
+        """Return the local epsilon of the response, equal for all pairs; never above epsilon."""
         if a is not None and b is not None:
             self._checked_pair(a, b)
         return self.response.local_epsilon()
 
-    def reports(self, values: Any, randomness: Randomness) -> Integers64:
+    def reports(self, values: object, randomness: Randomness) -> Integers64:
         codes = code_values(values, self.options).astype(np.int64)
         functions = randomness.uniform_residues(len(codes), self.functions).astype(np.int64)
         answers = self.response.reports(self.hashed(functions, codes), randomness)
@@ -144,32 +175,39 @@ class LocalHash(Randomizer):
 
     @property
     def _scale(self) -> tuple[float, float]:
-        """(c, s): the indicator 1[f(x) = y], minus c, times s, has mean 1 for the own value and 0 for another."""
-        keep, other_weight = self.response.keep, self.response.other
-        # Another value is supported with probability keep/l + (1 - 1/l) other = 1/l: its hash is uniform given f(x).
-        return 1.0 / self.buckets, 1.0 / ((keep - other_weight) / TOTAL_WEIGHT * (1.0 - 1.0 / self.buckets))
+        """(c, s) such that (1[f(x) = y] - c) s has mean 1 for the own value and 0 for another."""
+        keep = self.response.keep
+        other_weight = self.response.other
+        # For another value, f(x') = y has probability keep/l + (1 - 1/l) other = 1/l, because f(x')
+        # is uniform given f(x).
+        return 1.0 / self.buckets, 1.0 / (
+            (keep - other_weight) / TOTAL_WEIGHT * (1.0 - 1.0 / self.buckets)
+        )
 
     def debiasing(self) -> Floats:
         self._listable()
         centre, scale = self._scale
         hashes = self.hashed(np.arange(self.functions)[:, None], np.arange(self.options)[None, :])
         same = hashes[:, None, :] == np.arange(self.buckets)[None, :, None]
-        return np.asarray((same - centre) * scale, dtype=np.float64).reshape(self.outputs, self.options)
+        return np.asarray((same - centre) * scale, dtype=np.float64).reshape(
+            self.outputs, self.options
+        )
 
-    def totals(self, reports: Any) -> Floats:
-        """Unbiased estimates of how many people hold each option."""
+    def totals(self, reports: object) -> Floats:
         codes = self.codes_of(reports).astype(np.int64)
         centre, scale = self._scale
-        everyone, total = np.arange(self.options), np.zeros(self.options, dtype=np.int64)
+        everyone = np.arange(self.options)
+        total = np.zeros(self.options, dtype=np.int64)
         together = max(1, 2**20 // self.options)
         for start in range(0, len(codes), together):
             functions, answers = np.divmod(codes[start : start + together], self.buckets)
-            total += np.count_nonzero(self.hashed(functions[:, None], everyone[None, :]) == answers[:, None], axis=0)
+            total += np.count_nonzero(
+                self.hashed(functions[:, None], everyone[None, :]) == answers[:, None], axis=0
+            )
         return (total.astype(np.float64) - len(codes) * centre) * scale
 
 
 def _prime_from(number: int) -> int:
-    """The smallest prime >= number."""
     candidate = max(2, number)
     while any(candidate % factor == 0 for factor in range(2, int(candidate**0.5) + 1)):
         candidate += 1

@@ -12,11 +12,24 @@ from numpy.typing import NDArray
 
 from metricshuffle.accounting.shuffling.blanket_law import BlanketLaw
 from metricshuffle.citations import theorem
-from metricshuffle.errors import InputError
+from metricshuffle.errors import InputError, argument, owner
 from metricshuffle.models import FrozenModel, Whole
 from metricshuffle.numerics.types import Floats
-from metricshuffle.randomizers.dyadic_weights import TOTAL_WEIGHT, Epsilon, exact_blanket, exp_below, log_rounded_up
-from metricshuffle.randomizers.randomizer import LARGEST_MATRIX, FittedFamily, Pair, Randomizer, code_values, smallest_type
+from metricshuffle.randomizers.dyadic_weights import (
+    TOTAL_WEIGHT,
+    Epsilon,
+    exact_blanket,
+    exp_below,
+    log_rounded_up,
+)
+from metricshuffle.randomizers.randomizer import (
+    LARGEST_MATRIX,
+    FittedFamily,
+    Pair,
+    Randomizer,
+    code_values,
+    smallest_type,
+)
 from metricshuffle.randomness import BUFFER_WORDS, Randomness
 from metricshuffle.spaces import Domain
 
@@ -24,28 +37,40 @@ MAX_OPTIONS = 2**24
 
 
 class KaryRandomizedResponse(Randomizer):
-    """One of `options` values is kept with probability e^epsilon/(e^epsilon + options - 1), else replaced by another, uniformly.
+    """One of `options` values, kept or else replaced by another one, uniformly.
 
-    Reference: Kairouz, Bonawitz, Ramage 2016. The weights are integers that sum to 2^63, `other` rounded up: half a word makes a report.
+    It is kept with probability e^epsilon/(e^epsilon + options - 1). Reference: Kairouz, Bonawitz,
+    Ramage 2016. The weights are integers that sum to 2^63, `other` rounded up: half a random word
+    makes a report.
     """
 
     kind: Literal["k-ary-randomized-response"] = "k-ary-randomized-response"
     options: Whole
     epsilon: Epsilon
 
-    def __init__(self, options: int, epsilon: float, **fields: Any) -> None:
+    def __init__(self, options: int, epsilon: float, **fields: object) -> None:
         FrozenModel.__init__(self, options=options, epsilon=epsilon, **fields)
 
-    def model_post_init(self, context: Any) -> None:
+    def model_post_init(self, context: object) -> None:
         if not 2 <= self.options <= MAX_OPTIONS:
-            raise InputError(f"{type(self).__name__}: options must lie in 2..2^24, got {self.options}.")
+            raise InputError(
+                f"{owner(type(self).__name__)}{argument('options')} must lie in 2..2^24, "
+                f"got {self.options}."
+            )
         if not self.keep > self.other:
-            raise InputError(f"{type(self).__name__}: epsilon = {self.epsilon!r} is too small for {self.options:,} options; raise it.")
+            raise InputError(
+                f"{owner(type(self).__name__)}{argument('epsilon', self.epsilon)} is too "
+                f"small for {self.options:,} options; raise it."
+            )
 
     @classmethod
     def fitted(cls, domain: Domain, cells: int) -> FittedFamily | None:
-        """Any values that are not too many for a matrix of all laws."""
-        return FittedFamily(lambda epsilon: cls(cells, epsilon)) if cells * cells <= LARGEST_MATRIX else None
+        """Return the family for any `cells` values whose matrix of laws is small enough."""
+        return (
+            FittedFamily(lambda epsilon: cls(cells, epsilon))
+            if cells * cells <= LARGEST_MATRIX
+            else None
+        )
 
     @property
     def inputs(self) -> int:
@@ -57,7 +82,10 @@ class KaryRandomizedResponse(Randomizer):
 
     @cached_property
     def other(self) -> int:
-        """2^63 times the probability of each other option, rounded up: keep/other <= e^epsilon holds exactly."""
+        """2^63 times the probability of each other option, rounded up.
+
+        So keep/other <= e^epsilon holds exactly.
+        """
         return math.ceil(TOTAL_WEIGHT / (exp_below(self.epsilon) + self.options - 1))
 
     @cached_property
@@ -72,28 +100,39 @@ class KaryRandomizedResponse(Randomizer):
 
     def rows(self) -> Floats:
         self._listable()
-        return np.where(np.eye(self.options, dtype=bool), self.keep / TOTAL_WEIGHT, self.other / TOTAL_WEIGHT)
+        return np.where(
+            np.eye(self.options, dtype=bool), self.keep / TOTAL_WEIGHT, self.other / TOTAL_WEIGHT
+        )
 
     def pairs(self) -> list[Pair]:
         return [(0, 1)]
 
     @theorem("Kairouz16", "k-ary randomized response")
     def blanket(self, a: int, b: int) -> BlanketLaw:
-        """Statement: w = other at every report, so K_a/w and K_b/w are (keep/other, 1), (1, keep/other) and (1, 1) on the rest.
+        """Blanket of (a, b) in closed form.
 
-        Numerics: exact fractions, rounded once. Reference: Kairouz, Bonawitz, Ramage 2016 for the law.
+        Statement: w = other at every report, so K_a/w and K_b/w are (keep/other, 1), (1,
+        keep/other) and (1, 1) on the rest.
+        Numerics: exact fractions, rounded once.
+        Reference: Kairouz, Bonawitz, Ramage 2016 for the law.
         """
         self._checked_pair(a, b)
         return self._blanket
 
     @cached_property
     def _blanket(self) -> BlanketLaw:
-        """Of any pair."""
-        keep, other = Fraction(self.keep, TOTAL_WEIGHT), Fraction(self.other, TOTAL_WEIGHT)
-        return exact_blanket([(1, other, keep, other), (1, other, other, keep), (self.options - 2, other, other, other)])
+        keep = Fraction(self.keep, TOTAL_WEIGHT)
+        other = Fraction(self.other, TOTAL_WEIGHT)
+        return exact_blanket(
+            [
+                (1, other, keep, other),
+                (1, other, other, keep),
+                (self.options - 2, other, other, other),
+            ]
+        )
 
     def local_epsilon(self, a: int | None = None, b: int | None = None) -> float:
-        """log(keep/other), the same for every pair, rounded up; never above epsilon."""
+        """Return log(keep/other), equal for all pairs, rounded up; never above epsilon."""
         if a is not None and b is not None:
             self._checked_pair(a, b)
         return min(self.epsilon, log_rounded_up(self.keep / self.other))
@@ -102,15 +141,18 @@ class KaryRandomizedResponse(Randomizer):
         self._checked_pair(a, b)
         return (self.keep - self.other) / TOTAL_WEIGHT
 
-    def reports(self, values: Any, randomness: Randomness) -> NDArray[Any]:
-        """One report per value, exactly by the law: half a random word each."""
+    def reports(self, values: object, randomness: Randomness) -> NDArray[Any]:
+        """Draw one report per value, exactly by the law, from half a random word each."""
         from metricshuffle.randomizers import _channel_kernels as kernels
 
         codes = code_values(values, self.options)
         out = np.empty(len(codes), dtype=smallest_type(self.options))
-        words, buffer_codes = np.empty(BUFFER_WORDS, dtype=np.uint64), np.empty(2 * BUFFER_WORDS, dtype=np.int32)
-        first, inverse = self.keep / 2**31, 2**31 / self.other
-        doubt = 2e-6 * inverse + 1e-15 * self.options  # first is off by 2^32 2^-53 at most, products up to `options` by 4 units
+        words = np.empty(BUFFER_WORDS, dtype=np.uint64)
+        buffer_codes = np.empty(2 * BUFFER_WORDS, dtype=np.int32)
+        first = self.keep / 2**31
+        inverse = 2**31 / self.other
+        # The error of `first` is at most 2^32 2^-53, that of products up to `options` 4 units.
+        doubt = 2e-6 * inverse + 1e-15 * self.options
         for start in range(0, len(codes), buffer_codes.size):
             part = codes[start : start + buffer_codes.size].astype(np.int32)
             randomness.fill(words[: (len(part) + 1) // 2])
@@ -118,7 +160,9 @@ class KaryRandomizedResponse(Randomizer):
             undecided = kernels.draw_kary(halves, part, first, inverse, doubt, buffer_codes)
             if undecided:
                 spare = randomness.words(undecided)
-                kernels.finish_kary(halves, part, first, inverse, doubt, self.keep, self.other, spare, buffer_codes)
+                kernels.finish_kary(
+                    halves, part, first, inverse, doubt, self.keep, self.other, spare, buffer_codes
+                )
             out[start : start + len(part)] = buffer_codes[: len(part)]
         return out
 
@@ -126,28 +170,29 @@ class KaryRandomizedResponse(Randomizer):
         return np.eye(self.options)
 
     def debiasing(self) -> Floats:
-        """(1[y = x] - other) / (keep - other)."""
+        """Return (1[y = x] - other) / (keep - other)."""
         self._listable()
         return (TOTAL_WEIGHT * np.eye(self.options) - self.other) / (self.keep - self.other)
 
-    def totals(self, reports: Any) -> Floats:
-        """Unbiased estimates of how many people hold each option."""
+    def totals(self, reports: object) -> Floats:
         counts = self.counts(reports)
         people = int(counts.sum())
-        return (counts.astype(np.float64) - people * (self.other / TOTAL_WEIGHT)) * (TOTAL_WEIGHT / (self.keep - self.other))
+        return (counts.astype(np.float64) - people * (self.other / TOTAL_WEIGHT)) * (
+            TOTAL_WEIGHT / (self.keep - self.other)
+        )
 
 
 class BinaryRandomizedResponse(KaryRandomizedResponse):
-    """A bit, kept with probability e^epsilon/(e^epsilon + 1) and flipped otherwise (Warner 1965)."""
+    """A bit, kept with probability e^epsilon/(e^epsilon + 1), else flipped (Warner 1965)."""
 
     kind: Literal["binary-randomized-response"] = "binary-randomized-response"  # type: ignore[assignment]
     keeps_law: ClassVar[bool] = True
     options: Literal[2] = 2
 
-    def __init__(self, epsilon: float, options: int = 2, **fields: Any) -> None:
+    def __init__(self, epsilon: float, options: int = 2, **fields: object) -> None:
         FrozenModel.__init__(self, options=options, epsilon=epsilon, **fields)
 
     @classmethod
     def fitted(cls, domain: Domain, cells: int) -> FittedFamily | None:
-        """None: two values are covered by the k-ary response."""
+        """Return None: two values are covered by the k-ary response."""
         return None

@@ -1,4 +1,4 @@
-"""Randomizers whose law has no better form than its table."""
+"""Randomizers whose law is only available as a table."""
 
 from __future__ import annotations
 
@@ -18,16 +18,26 @@ from metricshuffle.randomness import Randomness
 
 @dataclass(frozen=True)
 class TableProfile(LocalProfile):
-    """What one report of a table hides; the epsilon of all pairs is told from all rows at once, as there may be a million pairs."""
+    """Privacy profile of one report of a table.
+
+    The epsilon of all pairs is computed from all rows at once, as there may be a million pairs.
+    """
 
     def pure(self, distance: float) -> float:
         source = self.randomizer
-        everybody = type(source).pairs is Randomizer.pairs and type(source).pairs_within is Randomizer.pairs_within
-        return source.local_epsilon() if everybody and distance >= source.diameter else super().pure(distance)
+        everybody = (
+            type(source).pairs is Randomizer.pairs
+            and type(source).pairs_within is Randomizer.pairs_within
+        )
+        return (
+            source.local_epsilon()
+            if everybody and distance >= source.diameter
+            else super().pure(distance)
+        )
 
 
 class TableRandomizer(Randomizer):
-    """A randomizer that is the channel it makes; histograms are estimated by inverting it."""
+    """A randomizer defined by the channel it builds; histograms are estimated by inverting it."""
 
     @property
     @abstractmethod
@@ -57,7 +67,7 @@ class TableRandomizer(Randomizer):
     def local_profile(self) -> PrivacyProfile:
         return TableProfile(self)
 
-    def reports(self, values: Any, randomness: Randomness) -> NDArray[Any]:
+    def reports(self, values: object, randomness: Randomness) -> NDArray[Any]:
         return self.channel.reports(values, randomness)
 
     def targets(self) -> Floats:

@@ -1,1 +1,1 @@
-"""Pages for people: reports, comparisons, reproductions. Templates and charts; every number comes from below."""
+"""HTML pages, reports and charts. Every number they show is computed elsewhere."""

@@ -1,4 +1,4 @@
-"""What pages are made of, as plain data: templates/macros.html.jinja writes each of these."""
+"""Elements of pages as plain data; templates/macros.html.jinja renders them."""
 
 from __future__ import annotations
 
@@ -9,29 +9,29 @@ from typing import Literal
 from metricshuffle.report.charts.vega import Drawing
 
 Shape = Literal["circle", "diamond", "triangle-up", "square"]
-"""As Vega calls them."""
+"""Symbols, named as in Vega."""
 
 
 @dataclass(frozen=True)
-class Table:
-    """Cells of text; the columns in `numeric` are set flush right."""
+class TextTable:
+    """A table of text cells; the columns in `numeric` are right-aligned."""
 
     head: Sequence[str]
     rows: Sequence[Sequence[str]]
     numeric: Collection[int] = ()
     classes: Sequence[str] = ()
-    """One for each row, if any row has one."""
+    """CSS class of each row; empty if no row has one."""
     caption: str = ""
 
     @property
     def stacks(self) -> bool:
-        """Whether its rows are read one by one and become cards on telephones; rows of numbers are compared, and stay rows."""
+        """Whether rows become cards on phones; rows of numbers stay rows, to be compared."""
         return len(self.head) - len(set(self.numeric)) > 1 and len(self.head) > 2
 
 
 @dataclass(frozen=True)
 class Key:
-    """A line of a legend: what is drawn in that colour, as a solid or dashed line, as a ring, or as a filled shape."""
+    """A legend entry: its text, its colour, and a line, dashed line, ring or filled shape."""
 
     words: str
     colour: str
@@ -50,8 +50,8 @@ class Figure:
 
 
 @dataclass(frozen=True)
-class Promise:
-    """What holds in a case; `broken` if it is less than was hoped for."""
+class GuaranteeLine:
+    """A guarantee and the case in which it holds; `broken` marks one weaker than planned."""
 
     case: str
     words: str
@@ -60,27 +60,27 @@ class Promise:
 
 @dataclass(frozen=True)
 class BigNumber:
-    """A number that a reader takes away, with what it is above it and what belongs to it below: an epsilon never stands alone."""
+    """A key number with its label and conditions: an epsilon is never shown alone."""
 
     label: str
     number: str
     beside: str
     unit: str = ""
     words: bool = False
-    """There is no number, but words in its place, which are set smaller."""
+    """Whether `number` is a text, which is set smaller."""
     broken: bool = False
 
 
 @dataclass(frozen=True)
 class Card:
-    """A release at a glance."""
+    """Summary of a release."""
 
     title: str
     answer: str
     unit: str
     caption: str
     facts: Sequence[tuple[str, str]]
-    promises: Sequence[Promise]
+    promises: Sequence[GuaranteeLine]
     asked: str = ""
     pair: bool = False
-    """The answer is two numbers and must be set smaller."""
+    """Whether the answer is two numbers, which are set smaller."""

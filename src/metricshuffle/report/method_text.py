@@ -1,13 +1,20 @@
-"""Which method a task uses and what its promise rests on, with the statements and papers to cite."""
+"""Methods text: the method of a task, the statements behind its guarantee, and papers to cite."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any
 
 import metricshuffle
 from metricshuffle.accounting.composition.loss_distribution import dominating_losses
+from metricshuffle.accounting.dummies.dummy_losses import (
+    drawn_epsilon,
+    extension_delta,
+    one_person_delta,
+    ramp_step_loss,
+    together_delta,
+)
+from metricshuffle.accounting.dummies.dummy_profiles import LinearDummies
 from metricshuffle.accounting.shuffling.binary_exact_bound import delta_bracket as two_reports
 from metricshuffle.accounting.shuffling.blanket_bound import delta_bracket as blanket_identity
 from metricshuffle.accounting.shuffling.clone_bound import delta_upper as clone_pair
@@ -21,35 +28,47 @@ from metricshuffle.accounting.sums.split_and_mix import security_bits, view_pena
 from metricshuffle.accounting.user_items.item_reports import ItemWiseProfile
 from metricshuffle.accounting.user_items.lipschitz import lipschitz_constant
 from metricshuffle.accounting.user_items.metric_gaussian import gaussian_delta
-from metricshuffle.accounting.user_items.subsampled_items import sampled_radius
+from metricshuffle.accounting.user_items.query_polytope import polytope_constant
+from metricshuffle.accounting.user_items.subsampled_items import draw_rate, drawn_loss
 from metricshuffle.accounting.user_items.user_privacy import rate_for_changes
-from metricshuffle.accounting.vectors.average_rounding import rounding_factor
-from metricshuffle.accounting.vectors.compromised_shuffler import max_single_report_loss, single_report_loss
-from metricshuffle.accounting.vectors.floor import floor_loss
-from metricshuffle.accounting.vectors.share_mixture import packed_security_bits
-from metricshuffle.accounting.vectors.sum_loss import ideal_loss
+from metricshuffle.accounting.vectors.compromised_shuffler import (
+    floor_loss,
+    max_single_report_loss,
+    single_report_loss,
+)
+from metricshuffle.accounting.vectors.encoding_terms import (
+    packed_security_bits,
+    rounding_factor,
+    rounding_losses,
+)
+from metricshuffle.accounting.vectors.feature_changes import ideal_loss
 from metricshuffle.citations import PAPERS, STATEMENTS, Statement
+from metricshuffle.noise.dyadic_table import DyadicTable
 from metricshuffle.noise.samplers import sample_discrete_laplace, sample_polya
 from metricshuffle.protocols.frequencies import Frequencies
 from metricshuffle.protocols.noisy_answers import NoisyAnswers
 from metricshuffle.protocols.noisy_vectors import NoisyVectors
+from metricshuffle.protocols.shuffler_noise import ShufflerNoise
 from metricshuffle.protocols.sums import Sums
 from metricshuffle.randomizers.additive_randomizer import AdditiveRandomizer
+from metricshuffle.report.report_subject import ReportSubject
 from metricshuffle.spaces.places import least_metres
 from metricshuffle.tasks.task import Task
 
 OWN_PAPER = "metricshuffle"
 METRIC_PRIVACY_PAPER = "Chatzikokolakis13"
-"""Who defined metric privacy, which every promise here is one of."""
-# Shuffled sums of noise go by the names of the paper that proposed them.
+"""The paper that defined metric privacy, the kind of every guarantee here."""
+# For each protocol, the paper that proposed it under the same name.
 PAPER_OF_PROTOCOL = {
     "geometric-shuffle": "Athanasiou25",
     "polya-shuffle": "Athanasiou25",
     "randomized-response-shuffle": "Athanasiou25",
+    "shuffler-noise": "Murakami25",
     "witch-hat": "WitchHat",
 }
-# The bound that a guarantee names, and the statement behind it.
-STATEMENT_OF_BOUND: dict[str, Callable[..., Any]] = {
+Formula = Callable[..., object]
+# The statement behind each bound that a guarantee names.
+STATEMENT_OF_BOUND: dict[str, Formula] = {
     "blanket": blanket_identity,
     "clones": clone_pair,
     "beyond-blanket": beyond_the_blanket,
@@ -59,7 +78,7 @@ STATEMENT_OF_BOUND: dict[str, Callable[..., Any]] = {
 
 @dataclass(frozen=True)
 class Method:
-    """What to cite: the statements that the promise rests on, and the papers of the method, in the order in which they are named."""
+    """What to cite: statements behind the guarantee, and papers in the order of reference."""
 
     statements: tuple[Statement, ...]
     papers: tuple[str, ...]
@@ -67,7 +86,7 @@ class Method:
 
     @property
     def ours(self) -> tuple[Statement, ...]:
-        """Statements that are proved where they are computed."""
+        """Statements that are proved in metricshuffle itself."""
         return tuple(statement for statement in self.statements if statement.paper == OWN_PAPER)
 
     @property
@@ -75,7 +94,7 @@ class Method:
         return tuple(PAPERS[paper] for paper in self.papers)
 
     def number(self, paper: str) -> int:
-        """As the text refers to it."""
+        """Number by which the text refers to a paper."""
         return 1 + self.papers.index(paper)
 
 
@@ -84,7 +103,11 @@ def find_method(task: Task) -> Method:
     papers = [METRIC_PRIVACY_PAPER]
     if task.protocol.name in PAPER_OF_PROTOCOL:
         papers.append(PAPER_OF_PROTOCOL[task.protocol.name])
-    if isinstance(task.protocol, Sums | NoisyVectors) and task.protocol.trusted == "shuffler" and task.protocol.modulus is not None:
+    if (
+        isinstance(task.protocol, Sums | NoisyVectors)
+        and task.protocol.trusted == "shuffler"
+        and task.protocol.modulus is not None
+    ):
         papers.append("Balle20")
     papers += [statement.paper for statement in statements if statement.paper != OWN_PAPER]
     if task.rounds > 1 and "composed" in task.guarantee.bound:
@@ -92,13 +115,14 @@ def find_method(task: Task) -> Method:
     return Method(statements, tuple(dict.fromkeys(papers)))
 
 
-def _statement(function: Any) -> Statement:
+def _statement(function: Formula) -> Statement:
     return STATEMENTS[f"{function.__module__}.{function.__qualname__}"]
 
 
-def _used_statements(task: Task) -> Iterator[Any]:
-    """The functions whose statements the mechanism and its account rest on."""
-    protocol, bound = task.protocol, task.guarantee.bound
+def _used_statements(task: Task) -> Iterator[Formula]:
+    """Yield the functions whose statements the mechanism and its account rest on."""
+    protocol = task.protocol
+    bound = task.guarantee.bound
     if isinstance(protocol, Sums):
         yield from _used_by_sums(protocol, bound)
     elif isinstance(protocol, Frequencies):
@@ -110,10 +134,14 @@ def _used_statements(task: Task) -> Iterator[Any]:
         if protocol.trusted in ("shuffler", "aggregator"):
             alone = single_report_loss if task.query.items is None else max_single_report_loss
             yield alone if protocol.floor is None else floor_loss
+        if protocol.rounding is not None:
+            yield rounding_losses
         if protocol.most_items is not None:
             yield rounding_factor
+    elif isinstance(protocol, ShufflerNoise):
+        yield from _used_by_dummies(protocol, task)
     elif isinstance(protocol, NoisyAnswers):
-        yield lipschitz_constant
+        yield polytope_constant if protocol.noise.noise == "k-norm" else lipschitz_constant
         if protocol.noise.noise == "gaussian":
             yield gaussian_delta
     if "composed" in bound:
@@ -122,7 +150,21 @@ def _used_statements(task: Task) -> Iterator[Any]:
         yield rate_for_changes
 
 
-def _used_by_sums(protocol: Sums, bound: str) -> Iterator[Any]:
+def _used_by_dummies(protocol: ShufflerNoise, task: Task) -> Iterator[Formula]:
+    yield DyadicTable.bounded_geometric
+    if protocol.width > 1:
+        yield from (ramp_step_loss, extension_delta)
+    elif protocol.drawn:
+        yield from (drawn_epsilon, extension_delta)
+    elif task.guarantee.shape == "flat" and task.query.items is None:
+        yield one_person_delta
+    else:
+        yield from (LinearDummies.loss, together_delta)
+    if protocol.floor is not None:
+        yield floor_loss
+
+
+def _used_by_sums(protocol: Sums, bound: str) -> Iterator[Formula]:
     randomizer = protocol.randomizers[0]
     if isinstance(randomizer, AdditiveRandomizer):
         yield sample_discrete_laplace if randomizer.shape == 1 else sample_polya
@@ -140,26 +182,35 @@ def _used_by_sums(protocol: Sums, bound: str) -> Iterator[Any]:
         yield from (security_bits, view_penalty)
 
 
-def _used_by_reports(protocol: Frequencies, bound: str) -> Iterator[Any]:
+def _used_by_reports(protocol: Frequencies, bound: str) -> Iterator[Formula]:
     law = getattr(type(protocol.randomizer), "blanket", None)
     if law is not None and f"{law.__module__}.{law.__qualname__}" in STATEMENTS:
         yield law
     if protocol.items > 1 or protocol.item_rate is not None:
         yield ItemWiseProfile.delta
         if protocol.drawn:
-            yield sampled_radius
+            yield drawn_loss if protocol.drawn is True else draw_rate
         return
     if bound in STATEMENT_OF_BOUND:
         yield STATEMENT_OF_BOUND[bound]
 
 
 def describe_methods(task: Task, reports: int | None = None) -> list[str]:
-    """Two paragraphs for the methods section of a paper; numbers in brackets count the references of `find_method`."""
-    method, protocol, query = find_method(task), task.protocol, task.query
+    """Write two paragraphs for the methods section of a paper.
+
+    Numbers in brackets refer to the papers of `find_method`, in order.
+    """
+    method = find_method(task)
+    protocol = task.protocol
+    query = task.query
     named = f"{protocol.name}{f' ({protocol.encoding})' if protocol.encoding else ''}"
     cited = [paper for paper in method.papers if paper != METRIC_PRIVACY_PAPER]
     marks = f" [{', '.join(str(method.number(paper)) for paper in cited)}]" if cited else ""
-    people = f"n = {task.users:,}" if reports is None else f"n = {reports:,} reports of {task.users:,} people"
+    people = (
+        f"n = {task.users:,}"
+        if reports is None
+        else f"n = {reports:,} reports of {task.users:,} people"
+    )
     rounds = "" if task.rounds == 1 else f", in {task.rounds} rounds which are accounted together"
     model = {
         "nobody": "in the local model",
@@ -168,9 +219,11 @@ def describe_methods(task: Task, reports: int | None = None) -> list[str]:
         "curator": "in the central model",
     }[protocol.trusted]
     collected = (
-        f"We estimated the {query} ({people}{rounds}) under metric differential privacy [{method.number(METRIC_PRIVACY_PAPER)}] "
+        f"We estimated the {query} ({people}{rounds}) under metric differential privacy "
+        f"[{method.number(METRIC_PRIVACY_PAPER)}] "
         f"{model}, with the "
-        f"method {named}{marks}, as implemented in metricshuffle {metricshuffle.__version__} (task {task.digest[:16]})."
+        f"method {named}{marks}, as implemented in metricshuffle "
+        f"{metricshuffle.__version__} (task {task.digest[:16]})."
     )
     promise = f"Guarantee: {task.guarantee}"
     if protocol.trusted != "nobody":
@@ -183,6 +236,27 @@ def _basis_text(method: Method) -> str:
     if not proved:
         return ""
     if len(proved) == 1:
-        return f" It rests on the statement {proved[0]}, which is proved in the documentation of metricshuffle (theorems)."
+        return (
+            f" It rests on the statement {proved[0]}, which is proved in the documentation of "
+            "metricshuffle (theorems)."
+        )
     listed = f"{', '.join(proved[:-1])} and {proved[-1]}"
-    return f" It rests on the statements {listed}, which are proved in the documentation of metricshuffle (theorems)."
+    return (
+        f" It rests on the statements {listed}, which are proved in the documentation of "
+        "metricshuffle (theorems)."
+    )
+
+
+@dataclass(frozen=True)
+class MethodsChapter:
+    """Methods to cite: paragraphs, and references in the order of their numbers."""
+
+    paragraphs: tuple[str, ...]
+    references: tuple[str, ...]
+
+
+def methods(subject: ReportSubject) -> MethodsChapter:
+    reports = None if subject.release is None else subject.release.reports
+    return MethodsChapter(
+        tuple(describe_methods(subject.task, reports)), find_method(subject.task).references
+    )

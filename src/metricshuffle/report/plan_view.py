@@ -1,7 +1,4 @@
-"""Plans and releases as the pages show them.
-
-Chapters and charts know these facts only; beside this module, `numbers` and `what_if` alone look into a plan, to account again.
-"""
+"""Facts about tasks, plans and releases, as the chapters and charts of pages show them."""
 
 from __future__ import annotations
 
@@ -13,8 +10,16 @@ import numpy as np
 from metricshuffle.errors import InputError
 from metricshuffle.numerics.rounding import format_distance, format_number
 from metricshuffle.planning import Candidate, Plan
-from metricshuffle.planning.plan_text import expected_error_text, protocol_label, target_text, why_chosen
+from metricshuffle.planning.plan_text import (
+    damage_text,
+    expected_error_text,
+    protocol_label,
+    target_text,
+    why_chosen,
+)
 from metricshuffle.privacy.guarantee import Guarantee, Who
+from metricshuffle.protocols.damage import Damage
+from metricshuffle.protocols.shuffler_noise import ShufflerNoise
 from metricshuffle.queries import Centroid
 from metricshuffle.queries.query import Answer, Query
 from metricshuffle.queries.result_table import Table
@@ -24,27 +29,29 @@ from metricshuffle.tasks.task import Task
 
 
 @dataclass(frozen=True)
-class Offer:
+class CandidateView:
     """A candidate of a plan."""
 
     candidate: Candidate
     name: str
     protocol: str
     encoding: str
-    """Empty where the protocol leaves no choice."""
+    """Empty if the protocol has only one."""
     trusted: str
     expected_error: float
     error: str
-    """The same with its unit."""
+    """The expected error with its unit."""
     local_epsilon: float
-    """Of one report at the target's distance; infinite if a report hides nothing by itself."""
+    """Epsilon of one report at the target's distance; inf if a report alone protects nothing."""
     rate: float | None
-    """Of the noise, per step; None if the protocol adds none."""
+    """Rate of the noise per step; None if the protocol adds none."""
     shape: int | None
     """Total shape of the honest people's noise; None if it has none."""
     bits_per_user: int
     messages_per_user: int
     delta: float
+    damage: str
+    """How far a liar can move the answer; empty if the plan does not say it."""
     baseline: bool
     chosen: bool
 
@@ -54,13 +61,13 @@ class Refusal:
     """A protocol that does not apply, and why."""
 
     name: str
-    """The protocol, with its encoding where it has a choice."""
+    """The protocol, with its encoding if it has several."""
     reason: str
 
 
 @dataclass(frozen=True)
 class TaskFacts:
-    """What is asked of whom, by which protocol, and what that promises."""
+    """The question of a task, its protocol and its guarantee."""
 
     users: int
     honest: int
@@ -68,20 +75,23 @@ class TaskFacts:
     rounds: int
     digest: str
     kind: str
-    """What is asked for, as the command line calls it."""
+    """Kind of query, as the command line names it."""
     query: str
     domain: str
     unit: str
     error_unit: str
+    tabular: bool
+    """Whether the answer is a table, whose rows are called `row_name`."""
+    row_name: str
     diameter: float
     on_a_plane: bool
     labels: bool
-    """Values are labels, any two of which are as far apart as any others."""
+    """Whether values are labels, any two of which are equally far apart."""
     epsilon: float
     delta: float
     distance: float
     in_proportion: bool
-    """The promise shrinks with the distance, instead of being the same up to it."""
+    """Whether epsilon is proportional to the distance, instead of constant up to it."""
     protocol: str
     protocol_kind: str
     encoding: str
@@ -91,35 +101,43 @@ class TaskFacts:
     guarantee: Guarantee
     fallback: Guarantee
     warning: str
-    """What the fallback's number does not say, in a sentence; empty if it says enough."""
+    """Sentence on what the fallback's epsilon does not say; empty if it says enough."""
+    hides_alone: bool
+    """Whether one report alone hides as much as the fallback's epsilon says."""
+    counts_on_honest: bool
+    """Whether the guarantee depends on honest people."""
+    changes_answers: bool
+    """Whether answers are changed by chance before they leave a person's device."""
+    damage: Damage
+    damage_text: str
     full_replacement: str
-    """What it costs to replace all that one user holds, in a sentence; empty where people hold one value each."""
+    """Sentence on the cost of replacing all items of one user; empty for one value per person."""
 
     @property
     def spaced_unit(self) -> str:
-        """As it follows a number."""
+        """The unit with a leading space, to follow a number."""
         return f" {self.unit}" if self.unit else ""
 
     def in_units(self, value: float) -> str:
         return f"{format_number(value)}{self.spaced_unit}"
 
     def with_unit(self, words: str) -> str:
-        """The title of an axis."""
+        """Axis title with the unit."""
         return f"{words} ({self.unit})" if self.unit else words
 
     @property
     def items_each(self) -> bool:
-        """Everybody holds items, and all of them are protected together."""
+        """Whether everybody holds several items, which are protected together."""
         return bool(self.full_replacement)
 
     @property
     def reach(self) -> str:
-        """The distance of the promise, never more than the truth."""
+        """Distance of the guarantee, never rounded up."""
         return f"{format_distance(self.distance)}{self.spaced_unit}"
 
     @property
     def two(self) -> str:
-        """Two things that a person may hold, as far apart as is promised, and what that is measured between."""
+        """Phrase for two inputs at the distance of the guarantee, and how it is measured."""
         if self.labels:
             return "any two labels"
         between = self.guarantee.between
@@ -130,7 +148,10 @@ class TaskFacts:
 
 
 def task_facts(task: Task) -> TaskFacts:
-    query, protocol, promise = task.query, task.protocol, task.guarantee
+    query = task.query
+    protocol = task.protocol
+    promise = task.guarantee
+    damage = protocol.damage(query, task.users)
     return TaskFacts(
         users=task.users,
         honest=task.honest,
@@ -142,6 +163,8 @@ def task_facts(task: Task) -> TaskFacts:
         domain=str(query.values_in),
         unit=query.unit,
         error_unit=query.error_unit,
+        tabular=query.tabular,
+        row_name=query.row_name,
         diameter=query.diameter,
         on_a_plane=isinstance(query, Centroid),
         labels=isinstance(query.values_in, Categories) and query.items is None,
@@ -158,35 +181,41 @@ def task_facts(task: Task) -> TaskFacts:
         guarantee=promise,
         fallback=task.if_shuffler_colludes,
         warning=protocol.warning(query),
+        hides_alone=protocol.hides_alone(query),
+        counts_on_honest=protocol.counts_on_honest,
+        changes_answers=not isinstance(protocol, ShufflerNoise) or protocol.changes_answers,
+        damage=damage,
+        damage_text=damage.text(query),
         full_replacement=task.full_replacement if query.items is not None else "",
     )
 
 
 @dataclass(frozen=True)
 class PlanFacts(TaskFacts):
-    """The same with what is to be kept, and the protocols that keep it."""
+    """Facts about a task, its target, and the protocols that meet it."""
 
     target: str
     why_chosen: str
-    offers: tuple[Offer, ...]
+    offers: tuple[CandidateView, ...]
     refusals: tuple[Refusal, ...]
 
     @property
-    def choice(self) -> Offer:
+    def choice(self) -> CandidateView:
         return next(offer for offer in self.offers if offer.chosen)
 
-    def first_offer(self, protocol: str) -> Offer | None:
+    def first_offer(self, protocol: str) -> CandidateView | None:
         return next((offer for offer in self.offers if offer.protocol == protocol), None)
 
     @property
-    def geometric_shuffle(self) -> Offer | None:
-        """With exact (unpadded) noise if there is one."""
+    def geometric_shuffle(self) -> CandidateView | None:
+        """The geometric-shuffle candidate, with exact (unpadded) noise if there is one."""
         shuffled = [offer for offer in self.offers if offer.protocol == "geometric-shuffle"]
         return min(shuffled, key=lambda offer: offer.encoding != "modular", default=None)
 
 
 def plan_facts(plan: Plan) -> PlanFacts:
-    chosen, query = plan.choice, plan.query
+    chosen = plan.choice
+    query = plan.query
     return PlanFacts(
         **{
             **vars(task_facts(plan.task)),
@@ -197,8 +226,14 @@ def plan_facts(plan: Plan) -> PlanFacts:
         },
         target=target_text(plan),
         why_chosen=why_chosen(plan),
-        offers=tuple(_offer(candidate, query, index == plan.chosen) for index, candidate in enumerate(plan.candidates)),
-        refusals=tuple(Refusal(_named(refused.protocol, refused.encoding), refused.reason) for refused in plan.not_offered),
+        offers=tuple(
+            _offer(candidate, query, index == plan.chosen)
+            for index, candidate in enumerate(plan.candidates)
+        ),
+        refusals=tuple(
+            Refusal(_named(refused.protocol, refused.encoding), refused.reason)
+            for refused in plan.not_offered
+        ),
     )
 
 
@@ -206,8 +241,8 @@ def _named(protocol: str, encoding: str | None) -> str:
     return f"{protocol} ({encoding})" if encoding else protocol
 
 
-def _offer(candidate: Candidate, query: Query, chosen: bool) -> Offer:
-    return Offer(
+def _offer(candidate: Candidate, query: Query, chosen: bool) -> CandidateView:
+    return CandidateView(
         candidate=candidate,
         name=protocol_label(candidate),
         protocol=candidate.protocol,
@@ -221,6 +256,7 @@ def _offer(candidate: Candidate, query: Query, chosen: bool) -> Offer:
         bits_per_user=candidate.bits_per_user,
         messages_per_user=candidate.messages_per_user,
         delta=candidate.guarantee.delta,
+        damage=damage_text(query, candidate.damage),
         baseline=candidate.baseline,
         chosen=chosen,
     )
@@ -228,27 +264,29 @@ def _offer(candidate: Candidate, query: Query, chosen: bool) -> Offer:
 
 @dataclass(frozen=True)
 class ReleaseFacts:
-    """What came out, with two promises: one if whoever is trusted is honest, one if not."""
+    """A result with two guarantees: for an honest and for a colluding trusted party."""
 
     value: tuple[float, ...]
-    """One number for each axis; none for a table."""
+    """One number per axis; empty for a table."""
     interval: tuple[tuple[float, float], ...]
-    """Of 95 %, for each axis, or for each row of a table; none of smoothed shares."""
+    """The 95 % interval of each axis or table row; empty for smoothed shares."""
     decimals: int
     reports: int
     round: int
     trusted: str
     guarantee: str
     if_shuffler_colludes: str
+    damage: Damage
+    damage_text: str
     spoiled: tuple[str, ...]
-    """What makes the promises or the answer worth less, in sentences."""
+    """Sentences on what weakens the guarantees or the answer."""
     percent: bool
-    """The intervals are those of shares, in percent."""
+    """Whether the intervals are of shares, in percent."""
     smoothed: str = ""
-    """Of smoothed shares, what is known of a typical one instead of an interval."""
+    """For smoothed shares: what is known of a typical share, instead of an interval."""
 
     def written(self, value: object) -> str:
-        """A number or a pair, with as many decimals as the release has."""
+        """Format a number or a pair with the decimals of the release."""
         return measured(value, self.decimals)
 
     @property
@@ -257,15 +295,23 @@ class ReleaseFacts:
 
     @property
     def interval_text(self) -> str:
-        """ "x to y", for each axis."""
-        return " and ".join(f"{self.written(low)} to {self.written(high)}" for low, high in self.interval)
+        """The interval of each axis, as "x to y"."""
+        return " and ".join(
+            f"{self.written(low)} to {self.written(high)}" for low, high in self.interval
+        )
 
     @property
     def half_widths(self) -> tuple[float, float]:
-        """How far the interval goes to either side of the answer: of a typical row (the median) and of the widest."""
+        """Half-width of the interval: of a typical row (the median) and of the widest.
+
+        For numbers and points, both are the largest distance from the answer to an end.
+        """
         halves = [(high - low) / 2.0 for low, high in self.interval]
         if self.value:
-            halves = [max(high - value, value - low) for value, (low, high) in zip(self.value, self.interval, strict=True)]
+            halves = [
+                max(high - value, value - low)
+                for value, (low, high) in zip(self.value, self.interval, strict=True)
+            ]
             return max(halves), max(halves)
         return float(np.median(halves)), max(halves)
 
@@ -275,21 +321,30 @@ class ReleaseFacts:
 
 
 def release_facts(release: Release) -> ReleaseFacts:
-    # On a map the answer is in degrees; the page is about distances, so it takes the same place in their unit.
+    # On a map the answer is in degrees; pages show distances, so they use its place on the plane.
     answer = release.answer if release.plane is None else release.plane
     table = isinstance(answer.value, Table)
     percent = table and "share" in release.value.columns
     times = 100.0 if percent else 1.0
-    sides = np.asarray(() if answer.interval is None else answer.interval, dtype=np.float64).reshape(-1, 2) * times
+    sides = (
+        np.asarray(() if answer.interval is None else answer.interval, dtype=np.float64).reshape(
+            -1, 2
+        )
+        * times
+    )
     return ReleaseFacts(
         value=() if table else axis_values(answer.value),
         interval=tuple((float(low), float(high)) for low, high in sides),
-        decimals=0 if answer.standard_error is None else decimals_for(max(axis_values(answer.standard_error)) * times),
+        decimals=0
+        if answer.standard_error is None
+        else decimals_for(max(axis_values(answer.standard_error)) * times),
         reports=release.reports,
         round=release.round,
         trusted=release.guarantee.trust.trusted,
         guarantee=str(release.guarantee),
         if_shuffler_colludes=str(release.if_shuffler_colludes),
+        damage=release.damage,
+        damage_text=release.damage.text(release.query),
         spoiled=tuple(_spoiled(release)),
         percent=percent,
         smoothed=_smoothed(release, answer),
@@ -300,10 +355,17 @@ def _smoothed(release: Release, answer: Answer) -> str:
     if not release.estimate.smoothed:
         return ""
     if release.estimate.nearby is None or answer.nearby is None:
-        return "no intervals: shares are smoothed, and values were randomized before they were counted"
-    half = format_number(float(f"{50.0 * float(np.median(answer.nearby[:, 1] - answer.nearby[:, 0])):.2g}"))
+        return (
+            "no intervals: shares are smoothed, and values were randomized before they were counted"
+        )
+    half = format_number(
+        float(f"{50.0 * float(np.median(answer.nearby[:, 1] - answer.nearby[:, 0])):.2g}")
+    )
     words = release.estimate.nearby.words
-    return f"no intervals for single shares, which are smoothed, but plus or minus {half} % for a typical share {words}"
+    return (
+        f"no intervals for single shares, which are smoothed, but plus or minus {half} % for a "
+        f"typical share {words}"
+    )
 
 
 def _spoiled(release: Release) -> list[str]:
@@ -312,17 +374,17 @@ def _spoiled(release: Release) -> list[str]:
 
 
 def axis_values(value: object) -> tuple[float, ...]:
-    """A number or a point as one number for each axis."""
+    """A number or a point as one number per axis."""
     return tuple(float(part) for part in np.atleast_1d(np.asarray(value, dtype=np.float64)))
 
 
 def decimals_for(error: float) -> int:
-    """Enough decimals to see two digits of the error."""
+    """Number of decimals that shows two digits of the error."""
     return max(0, 1 - math.floor(math.log10(error))) if 0.0 < error < math.inf else 0
 
 
 def plan_grid(plan: Plan) -> Grid:
-    """The cells of a plan about places."""
+    """Return the grid of a plan about places."""
     grid = plan.query.values_in
     if not isinstance(grid, Grid):
         raise InputError(f"a map needs places on a grid, and this plan is about {grid}.")

@@ -1,4 +1,4 @@
-"""Templates to text: Jinja2 with everything escaped, and an error where a template knows a name that the page does not."""
+"""Template rendering: Jinja2 with autoescaping, and an error for undefined names."""
 
 from __future__ import annotations
 
@@ -19,35 +19,35 @@ _root = ""
 
 
 def render_template(template: str, **context: object) -> str:
-    """The text of a template in templates/."""
+    """Render a template of templates/."""
     return rendered_from(PAGES, template, **context)
 
 
 def rendered_from(package: str, template: str, /, **context: object) -> str:
-    """The text of a template in templates/ of another package; what it includes and extends may be here."""
+    """Render a template of another package; it may include and extend templates of this one."""
     require("jinja2", EXTRA)
     return _environment(package).get_template(template).render(context)
 
 
 def root() -> str:
-    """The path below which the pages of this process are served, without a slash at its end."""
+    """Path below which the pages of this process are served, without a trailing slash."""
     return _root
 
 
 def set_root(path: str) -> None:
-    """Links between pages begin with this path from here on, in this process."""
+    """Set the path with which links between pages begin, for this process."""
     global _root
     _root = path
 
 
 def require_report_extra() -> None:
-    """Fail with a sentence unless pages can be drawn: asked before minutes are spent, not after."""
+    """Raise unless pages can be drawn; call it before minutes are spent, not after."""
     for package in ("vl_convert", "jinja2"):
         require(package, EXTRA)
 
 
 def can_draw() -> bool:
-    """Whether it would not fail."""
+    """Whether the optional dependencies of pages are installed."""
     try:
         require_report_extra()
     except MissingExtra:
@@ -60,7 +60,12 @@ def _environment(package: str) -> Environment:
     from jinja2 import ChoiceLoader, Environment, FunctionLoader, PackageLoader, StrictUndefined
 
     environment = Environment(
-        loader=ChoiceLoader([*(PackageLoader(name) for name in dict.fromkeys((package, PAGES))), FunctionLoader(_load_static)]),
+        loader=ChoiceLoader(
+            [
+                *(PackageLoader(name) for name in dict.fromkeys((package, PAGES))),
+                FunctionLoader(_load_static),
+            ]
+        ),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
@@ -74,7 +79,7 @@ def _environment(package: str) -> Environment:
 
 
 def _load_static(name: str) -> str | None:
-    """A file that was built elsewhere (static/NAME), as a template in which nothing has a meaning."""
+    """Load a file built elsewhere (static/NAME) as a template that is copied verbatim."""
     folder, _, file = name.partition("/")
     if folder != "static" or "/" in file:
         return None
@@ -83,5 +88,5 @@ def _load_static(name: str) -> str | None:
 
 
 def _policy_hash(text: str) -> str:
-    """What the policy of a page allows a style or a script by, so that no other one is."""
+    """Hash by which the security policy of a page allows this one style or script."""
     return f"'sha256-{b64encode(sha256(text.encode()).digest()).decode()}'"

@@ -1,1 +1,1 @@
-"""Simulated populations and fast draws of what a protocol would release."""
+"""Simulated populations, and fast draws of what a protocol would release."""

@@ -1,1 +1,1 @@
-"""From the privacy wanted after shuffling to a local metric."""
+"""Local metrics and randomizers for a privacy target after shuffling."""

@@ -1,6 +1,9 @@
-"""Solve[amplified epsilon <= target]: how large the local epsilon of a pair may be when the largest one of the domain is m.
+"""Inversion of amplification bounds: the largest local epsilon of a pair for a target.
 
-Three answers, one for each bound. Each has a range of diameters, is non-decreasing in the target, and is rounded down.
+Let m be the largest local epsilon between any two values of the domain (the diameter), n the number
+of users, and L = log(4/delta). For each of three bounds, this module finds the largest local
+epsilon v of a pair whose amplified epsilon is certified to be at most the target. Each bound
+applies to a range of diameters; the result is non-decreasing in the target and is rounded down.
 """
 
 from __future__ import annotations
@@ -12,8 +15,16 @@ from dataclasses import dataclass
 import numpy as np
 
 from metricshuffle.accounting.shuffling._clone_counts import CloneCounts
-from metricshuffle.accounting.shuffling.clone_bound import LARGEST_EXPONENT, ClonePair, epsilon_upper
-from metricshuffle.accounting.shuffling.closed_form_bounds import LOG_TWO, ROUNDING_SLACK, chernoff_clones
+from metricshuffle.accounting.shuffling.clone_bound import (
+    LARGEST_EXPONENT,
+    ClonePair,
+    epsilon_upper,
+)
+from metricshuffle.accounting.shuffling.closed_form_bounds import (
+    LOG_TWO,
+    ROUNDING_SLACK,
+    chernoff_clones,
+)
 from metricshuffle.numerics.certified_search import last_certified, last_certified_integer
 from metricshuffle.numerics.types import Floats
 
@@ -24,7 +35,10 @@ MAX_ACCOUNTED_DISTANCES = 512  # up to this many distances, each gets the epsilo
 
 @dataclass(frozen=True)
 class EpsilonInversion(ABC):
-    """A bound eps(v; m) on the amplified epsilon of a pair with local epsilon v <= m, where m is the largest local epsilon."""
+    """Bound eps(v; m) on the amplified epsilon of a pair with local epsilon v <= m.
+
+    m is the largest local epsilon.
+    """
 
     users: int
     delta: float
@@ -32,28 +46,31 @@ class EpsilonInversion(ABC):
     @property
     @abstractmethod
     def limit(self) -> float:
-        """Beyond this m the bound says nothing, or next to nothing: the local epsilon itself is the bound."""
+        """Largest m for which the bound improves (noticeably) on the local epsilon itself."""
 
     @abstractmethod
     def diameter(self, target: float) -> float:
-        """The largest v with eps(v; v) <= target, rounded down; -inf if the bound never says anything."""
+        """Largest v with eps(v; v) <= target, rounded down; -inf if the bound never applies."""
 
     @abstractmethod
     def solved(self, targets: Floats, diameter: float) -> Floats:
-        """The largest v <= m with eps(v; m) <= target for each of the (sorted) targets, rounded down, but at least min(target, m)."""
+        """Largest v <= m with eps(v; m) <= target for each (sorted) target.
+
+        Rounded down, but at least min(target, m).
+        """
 
     @abstractmethod
     def amplified(self, local: Floats, targets: Floats, diameter: float) -> Floats:
-        """min(v, eps(v; m)), rounded up, for a vector that `solved` found for these targets."""
+        """min(v, eps(v; m)), rounded up, for a vector that `solved` returned for these targets."""
 
 
 @dataclass(frozen=True)
 class ClosedForm(EpsilonInversion):
-    """eps(v; m) = log(1 + tanh(v/2) g(m)), g increasing in m."""
+    """Bound of the form eps(v; m) = log(1 + tanh(v/2) g(m)), g increasing in m."""
 
     @abstractmethod
     def gain(self, diameter: float) -> float:
-        """g(m), rounded up; infinite where the condition of the bound fails."""
+        """Return g(m), rounded up; infinite where the condition of the bound fails."""
 
     def diameter(self, target: float) -> float:
         def certified(v: float) -> bool:
@@ -62,10 +79,15 @@ class ClosedForm(EpsilonInversion):
         top = self.limit
         if not top > 0.0:
             return -math.inf
-        return top if certified(top) else last_certified(certified, top, 0.0, relative=DIAMETER_TOLERANCE)
+        return (
+            top
+            if certified(top)
+            else last_certified(certified, top, 0.0, relative=DIAMETER_TOLERANCE)
+        )
 
     def solved(self, targets: Floats, diameter: float) -> Floats:
-        gain, plain = self.gain(diameter), np.minimum(targets, diameter)
+        gain = self.gain(diameter)
+        plain = np.minimum(targets, diameter)
         if not math.isfinite(gain):
             return plain
         # The margin is in the target, because the bound is flat in a large v.
@@ -74,7 +96,7 @@ class ClosedForm(EpsilonInversion):
         inside = odds < 1.0
         local[inside] = np.minimum(2.0 * np.arctanh(odds[inside]), diameter)
         local = np.where(self._bound(local, gain) <= targets, local, plain)  # NaN does not pass
-        # What meets a smaller target meets a larger one.
+        # A value that meets a smaller target meets a larger one.
         return np.asarray(np.maximum.accumulate(np.maximum(local, plain)), dtype=np.float64)
 
     def amplified(self, local: Floats, targets: Floats, diameter: float) -> Floats:
@@ -83,22 +105,32 @@ class ClosedForm(EpsilonInversion):
 
     @staticmethod
     def _bound(local: Floats, gain: float) -> Floats:
-        return np.asarray(np.log1p(np.tanh(0.5 * local) * gain) * (1.0 + ROUNDING_SLACK), dtype=np.float64)
+        return np.asarray(
+            np.log1p(np.tanh(0.5 * local) * gain) * (1.0 + ROUNDING_SLACK), dtype=np.float64
+        )
 
 
 @dataclass(frozen=True)
 class ChernoffInversion(ClosedForm):
-    """Corollary 1: g = (2s+1)/(Omega/2-s), s = sqrt(Omega L/2), Omega = (n-1) e^-m - sqrt(3 (n-1) e^-m L), L = log(4/delta)."""
+    """Inversion of Corollary 1, with g = (2s+1)/(Omega/2-s).
+
+    s = sqrt(Omega L/2), Omega = (n-1) e^-m - sqrt(3 (n-1) e^-m L), L = log(4/delta), and n is the
+    number of users.
+    """
 
     @property
     def limit(self) -> float:
-        """Omega >= 2L as long as e^m <= (n-1)/(L (sqrt(3)+sqrt(11))^2/4)."""
+        """Largest m with Omega >= 2L: e^m <= (n-1)/(L (sqrt(3)+sqrt(11))^2/4)."""
         if self.users < 2:
             return -math.inf
-        return math.log(self.users - 1) - math.log(math.log(4.0 / self.delta) * (math.sqrt(3.0) + math.sqrt(11.0)) ** 2 / 4.0)
+        return math.log(self.users - 1) - math.log(
+            math.log(4.0 / self.delta) * (math.sqrt(3.0) + math.sqrt(11.0)) ** 2 / 4.0
+        )
 
     def gain(self, diameter: float) -> float:
-        clones = chernoff_clones((LOG_TWO + diameter) * (1.0 + ROUNDING_SLACK), self.users, self.delta)
+        clones = chernoff_clones(
+            (LOG_TWO + diameter) * (1.0 + ROUNDING_SLACK), self.users, self.delta
+        )
         s = math.sqrt(0.5 * max(clones, 0.0) * math.log(4.0 / self.delta))
         room = (0.5 * clones - s) - 2.0 * ROUNDING_SLACK * clones
         return (2.0 * s + 1.0) / room * (1.0 + ROUNDING_SLACK) if room > 0.0 else math.inf
@@ -106,7 +138,7 @@ class ChernoffInversion(ClosedForm):
 
 @dataclass(frozen=True)
 class SimpleInversion(ClosedForm):
-    """Corollary 2: g = 8 (sqrt(e^m L/(n-1)) + e^m/(n-1)), as long as n > 16 L e^m."""
+    """Inversion of Corollary 2: g = 8 (sqrt(e^m L/(n-1)) + e^m/(n-1)), if n > 16 L e^m."""
 
     @property
     def limit(self) -> float:
@@ -124,47 +156,79 @@ class SimpleInversion(ClosedForm):
 
 @dataclass(frozen=True)
 class CloneInversion(EpsilonInversion):
-    """The certified epsilon of the clone pair (v, m, m), which grows in v and m and never exceeds v."""
+    """Inversion of the certified epsilon of the clone pair (v, m, m).
+
+    This epsilon grows in v and m and never exceeds v.
+    """
 
     @property
     def limit(self) -> float:
-        """Two clones of a pair are to be expected."""
+        """Largest m with two expected clones of a pair."""
         return math.log(self.users)
 
     def passes(self, local: float, diameter: float, target: float) -> bool:
-        """Whether eps(v; m) <= target is certified; with a margin wider than the bracket of `epsilon_upper`."""
+        """Whether eps(v; m) <= target is certified.
+
+        The margin is wider than the bracket of `epsilon_upper`.
+        """
         if local <= target:
             return True
         counts = CloneCounts.absolute(ClonePair(local, diameter, diameter), self.users, self.delta)
-        return 0.0 <= counts.delta(min(target * (1.0 - 4.0 * DIAMETER_TOLERANCE), LARGEST_EXPONENT)) <= self.delta
+        return (
+            0.0
+            <= counts.delta(min(target * (1.0 - 4.0 * DIAMETER_TOLERANCE), LARGEST_EXPONENT))
+            <= self.delta
+        )
 
     def diameter(self, target: float) -> float:
         failing = max(target, math.log(self.users)) + 40.0  # there are no clones: epsilon is v
         if self.passes(failing, failing, target):
-            return target  # cannot be; the target itself is always right
-        return last_certified(lambda v: self.passes(v, v, target), failing, target, relative=DIAMETER_TOLERANCE)
+            return target  # unreachable; the target itself is always valid
+        return last_certified(
+            lambda v: self.passes(v, v, target), failing, target, relative=DIAMETER_TOLERANCE
+        )
 
     def solved(self, targets: Floats, diameter: float) -> Floats:
-        # the first target for which m itself will do
-        capped = last_certified_integer(lambda index: self.passes(diameter, diameter, float(targets[index])), -1, len(targets))
+        # the first target that m itself meets
+        capped = last_certified_integer(
+            lambda index: self.passes(diameter, diameter, float(targets[index])), -1, len(targets)
+        )
         local = np.full_like(targets, diameter)
         if capped:
             local[:capped] = self._below(targets[:capped], diameter)
-        return np.asarray(np.maximum.accumulate(local), dtype=np.float64)  # what meets a smaller target meets a larger one
+        return np.asarray(
+            np.maximum.accumulate(local), dtype=np.float64
+        )  # a value that meets a smaller target meets a larger one
 
     def amplified(self, local: Floats, targets: Floats, diameter: float) -> Floats:
-        """Beyond 512 distances the target, which `solved` has certified, stands for the epsilon itself."""
+        """min(v, eps(v; m)), rounded up.
+
+        Beyond 512 distances the target, which `solved` has certified, replaces eps(v; m).
+        """
         if len(local) > MAX_ACCOUNTED_DISTANCES:
             return np.minimum(local, targets)
-        each = np.array([epsilon_upper(ClonePair(float(v), diameter, diameter), self.users, self.delta) for v in local], dtype=np.float64)
+        each = np.array(
+            [
+                epsilon_upper(ClonePair(float(v), diameter, diameter), self.users, self.delta)
+                for v in local
+            ],
+            dtype=np.float64,
+        )
         return np.asarray(np.minimum(each, np.minimum(local, targets)), dtype=np.float64)
 
     def _below(self, targets: Floats, diameter: float) -> Floats:
-        """Targets that m does not meet: some by search; the others by a curve through those, and each one certified."""
+        """Solve for the targets that m does not meet.
+
+        Some are searched; the others are read off a curve through these, and each is certified.
+        """
         count = len(targets)
         rising = np.rint(np.geomspace(1, count, MAX_SEARCHED_DISTANCES)).astype(np.int64)
-        # The curve is steep before m, so many of them are there.
-        some = np.arange(count) if count <= MAX_SEARCHED_DISTANCES else np.unique(np.concatenate((rising - 1, count - rising)))
+        # The curve is steep before m, so many points lie there.
+        some = (
+            np.arange(count)
+            if count <= MAX_SEARCHED_DISTANCES
+            else np.unique(np.concatenate((rising - 1, count - rising)))
+        )
         local: Floats = np.array(targets)
         ratio = 1.0
         for index in some:
@@ -174,20 +238,34 @@ class CloneInversion(EpsilonInversion):
             return local
         from scipy.interpolate import PchipInterpolator
 
-        curve = np.exp(PchipInterpolator(np.log(targets[some]), np.log(local[some]))(np.log(targets)))
+        curve = np.exp(
+            PchipInterpolator(np.log(targets[some]), np.log(local[some]))(np.log(targets))
+        )
         searched = frozenset(some.tolist())
         for index in range(count):
             if index in searched:
                 continue
-            target, aim = float(targets[index]), float(curve[index])
+            target = float(targets[index])
+            aim = float(curve[index])
             guesses = (min(aim * (1.0 - lower), diameter) for lower in (1e-5, 1e-4, 1e-3, 1e-2))
             # found[index - 1] passed for a smaller target.
-            local[index] = next((v for v in guesses if self.passes(v, diameter, target)), max(target, float(local[index - 1])))
+            local[index] = next(
+                (v for v in guesses if self.passes(v, diameter, target)),
+                max(target, float(local[index - 1])),
+            )
         return np.asarray(np.maximum(local, targets), dtype=np.float64)
 
     def _searched(self, target: float, diameter: float, ratio: float) -> float:
-        passing, failing = target, diameter
+        passing = target
+        failing = diameter
         for guess in (target * ratio * (1.0 - 1e-3), target * ratio * (1.0 + 1e-3)):
             if passing < guess < failing:
-                passing, failing = (guess, failing) if self.passes(guess, diameter, target) else (passing, guess)
-        return last_certified(lambda v: self.passes(v, diameter, target), failing, passing, relative=10.0 * DIAMETER_TOLERANCE)
+                passing, failing = (
+                    (guess, failing) if self.passes(guess, diameter, target) else (passing, guess)
+                )
+        return last_certified(
+            lambda v: self.passes(v, diameter, target),
+            failing,
+            passing,
+            relative=10.0 * DIAMETER_TOLERANCE,
+        )

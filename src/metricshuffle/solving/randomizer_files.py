@@ -1,4 +1,4 @@
-"""A randomizer in a file of its own: the JSON object that tasks hold, with its `kind`."""
+"""Files with one randomizer: the JSON object with its `kind`, as stored in tasks."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from metricshuffle.randomizers.randomizer import Randomizer
 
 
 def save_randomizer(randomizer: Randomizer, path: str | Path) -> None:
-    """Write it, so that `load_randomizer` reads the very same law back."""
+    """Write a randomizer to a file, from which `load_randomizer` reads exactly the same law."""
     write_text(path, randomizer.model_dump_json() + "\n")
 
 
 def load_randomizer(path: str | Path) -> Randomizer:
-    """The randomizer in a file; what is damaged, or is something else, is refused in a sentence that names the file."""
+    """Read a randomizer from a file; invalid content raises an error that names the file."""
     known_randomizers()
     try:
         randomizer = Randomizer.of_kind(parse_json(read_text(path), "a randomizer"))
@@ -26,5 +26,8 @@ def load_randomizer(path: str | Path) -> Randomizer:
     except (InputError, TypeError, ArithmeticError) as error:
         raise InputError(f"cannot use {path}: {error}") from None
     if not isinstance(randomizer, Randomizer):
-        raise InputError(f"cannot use {path}: a randomizer is a JSON object with a kind, as `metricshuffle solve --save` writes it.")
+        raise InputError(
+            f"cannot use {path}: a randomizer is a JSON object with a kind, as "
+            "`metricshuffle solve --save` writes it."
+        )
     return randomizer

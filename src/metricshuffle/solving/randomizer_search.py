@@ -1,7 +1,9 @@
-"""From local metrics to a randomizer: families of channels on a finite metric, and the strongest member that keeps a promise.
+"""Search for the most accurate randomizer on a finite metric that meets a target per pair.
 
-Every family is K_t(x)[z] ~ e^(-t M(x, z)), M a metric and t its strength, in one of three ways to normalise it. What any randomizer with
-a local metric hides is bounded by clones; what one of these hides, by its own laws, is often much more. So t may be larger.
+Every family consists of channels with K_t(x)[z], the probability of report z for value x, in
+proportion to e^(-t M(x, z)), where M is a metric and t the strength; there are three ways to
+normalise it. The clone bound holds for every randomizer with a given local metric. An account of
+one particular channel is often much tighter and so allows a larger t, which means less noise.
 """
 
 from __future__ import annotations
@@ -30,27 +32,30 @@ from metricshuffle.randomizers.randomizer import Randomizer
 from metricshuffle.solving.value_geometry import LineGeometry, ValueGeometry
 
 MAX_TABULATED = 256
-"""Points up to which a randomizer is a table."""
+"""Largest number of points for which a randomizer is a table."""
 MAX_ON_A_LINE = 1024
-SOME_POINTS = 24  # up to here two families are calibrated
-STRENGTH_TOLERANCE = 2e-3  # strengths are found to this much (relative)
-MAX_LOOKS = 10  # at a randomizer while its strength is searched
-LARGEST_STRENGTH = 40.0  # of the largest local epsilon
+SOME_POINTS = 24  # up to this many points two families are calibrated
+STRENGTH_TOLERANCE = 2e-3  # relative tolerance of a strength
+MAX_LOOKS = 10  # max evaluations in the search for a strength
+LARGEST_STRENGTH = 40.0  # max strength times the largest value of the metric
 Rows = Callable[[Floats], Floats]
 Error = Callable[[Floats], float]
-"""From the law of a report to what is to be small."""
+"""Function from the rows of a channel to the error to minimise."""
 Pairs = tuple[tuple[int, int], ...]
 
 
 def exponential(costs: Floats) -> Floats:
-    """K(x)[z] = e^-cost(x, z) over its sum: at most twice the cost is given away."""
+    """K(x)[z] = e^-cost(x, z) over its sum; the local epsilon is at most twice the cost."""
     weights = np.exp(-costs)
     return np.asarray(weights / weights.sum(axis=1, keepdims=True))
 
 
 def padded(costs: Floats) -> Floats:
-    """One normaliser for all inputs, and one more report that takes the rest: at most the cost is given away (`PaddedExponential`)."""
-    with np.errstate(over="ignore"):  # what is too far has no weight
+    """Channel with one normaliser for all inputs and one extra report for the remaining mass.
+
+    The local epsilon is at most the cost (`PaddedExponential`).
+    """
+    with np.errstate(over="ignore"):  # values too far apart get weight 0
         return PaddedExponential(costs, 1.0).channel.matrix
 
 
@@ -61,16 +66,16 @@ def geometric(costs: Floats) -> Floats:
 
 @dataclass(frozen=True, eq=False)
 class ChannelFamily:
-    """Channels by their strength: t = 1 costs what the metric says."""
+    """Channels by strength t; at t = 1 the costs are those of the metric."""
 
     name: str
     rows: Rows
     metric: Floats
     distances: Floats
-    """In units, what the channel is told."""
+    """Distances in units, passed to the channel."""
 
     def member(self, strength: float) -> Channel | None:
-        """None if it cannot be made: a metric too strong for multiples of 2^-63."""
+        """Channel of a strength; None if its metric is too strong for multiples of 2^-63."""
         try:
             return Channel(self.rows(strength * self.metric), distances=self.distances)
         except (InputError, NotCertified):
@@ -79,7 +84,10 @@ class ChannelFamily:
 
 @dataclass(frozen=True)
 class ResponseFamily:
-    """Randomized response, where the metric is the same for all pairs: by its local epsilon. Its closed forms are quick."""
+    """Randomized response by its local epsilon, for a metric that is the same for all pairs.
+
+    Its closed forms are fast.
+    """
 
     points: int
     name: str = "k-ary randomized response"
@@ -93,13 +101,13 @@ class ResponseFamily:
 
 @dataclass(frozen=True)
 class LineFamily:
-    """Geometric noise of a rate per step."""
+    """Bounded geometric noise by its rate per unit of distance."""
 
     shape: LineGeometry
     name: str = "bounded-geometric"
 
     def member(self, strength: float) -> BoundedGeometric | None:
-        """Strength: the local epsilon of one unit of distance."""
+        """Randomizer with local epsilon `strength` per unit of distance; None if not possible."""
         try:
             return BoundedGeometric(self.shape.steps, strength * self.shape.step)
         except InputError:
@@ -116,8 +124,8 @@ def is_uniform_metric(metric: Floats) -> bool:
 
 
 @dataclass(frozen=True, eq=False)
-class Promise:
-    """epsilon * d / distance at delta for every pair of a shape, however far apart, among so many honest reports."""
+class PairwisePromise:
+    """Target epsilon * d / distance at delta for every pair of a shape, among `honest` reports."""
 
     shape: ValueGeometry
     epsilon: float
@@ -135,61 +143,103 @@ class Promise:
 
     def step_of(self, randomizer: Randomizer) -> float:
         """Units of one step of the randomizer's own distances."""
-        return self.shape.step if isinstance(randomizer, BoundedGeometric) and isinstance(self.shape, LineGeometry) else 1.0
+        return (
+            self.shape.step
+            if isinstance(randomizer, BoundedGeometric) and isinstance(self.shape, LineGeometry)
+            else 1.0
+        )
 
     def steps_of(self, randomizer: Randomizer, distance: float) -> float:
-        """A distance in the randomizer's own steps; 1 if it treats all values alike."""
-        return distance / self.step_of(randomizer) * (1.0 + 1e-12) if has_metric(randomizer) else 1.0
+        """Distance in the randomizer's own steps; 1 if it treats all values alike."""
+        return (
+            distance / self.step_of(randomizer) * (1.0 + 1e-12) if has_metric(randomizer) else 1.0
+        )
 
     def profile(self, randomizer: Randomizer) -> PrivacyProfile:
         return shuffled_profile(randomizer, self.honest)
 
     def kept_by(self, randomizer: Randomizer) -> bool:
-        """Certified for every pair, by what tasks are verified with."""
+        """Whether the target is certified for every pair, by the account that verifies tasks."""
         steps = self.steps_of(randomizer, self.farthest)
         try:
-            if not has_metric(randomizer):  # all pairs alike: the nearest decide
-                return self.profile(randomizer).covers(self.slope * float(self.shape.distances[0]), self.delta, 1.0, "flat")
-            return self.profile(randomizer).covers(self.slope * self.farthest, self.delta, steps, "linear")
+            if not has_metric(randomizer):  # all pairs are alike: the nearest decide
+                return self.profile(randomizer).covers(
+                    self.slope * float(self.shape.distances[0]), self.delta, 1.0, "flat"
+                )
+            return self.profile(randomizer).covers(
+                self.slope * self.farthest, self.delta, steps, "linear"
+            )
         except NotCertified:
             return False
 
     def spent(self, randomizer: Randomizer, pairs: Pairs) -> float:
-        """The largest epsilon over the promised one, of some pairs: steers a search, and never ends one."""
+        """Largest ratio of epsilon to the target over some pairs.
+
+        It steers a search and never decides its result.
+        """
         if isinstance(randomizer, Channel) and randomizer.inputs <= MAX_BY_LAWS:
-            return max(self._of_pair(randomizer, a, b) / (self.slope * randomizer.distance(a, b)) for a, b in pairs)
-        profile, distances = self.profile(randomizer), (float(self.shape.distances[0]), self.farthest)
-        return max(profile.epsilon(self.delta, self.steps_of(randomizer, d)) / (self.slope * d) for d in distances)
+            return max(
+                self._of_pair(randomizer, a, b) / (self.slope * randomizer.distance(a, b))
+                for a, b in pairs
+            )
+        profile = self.profile(randomizer)
+        distances = (float(self.shape.distances[0]), self.farthest)
+        return max(
+            profile.epsilon(self.delta, self.steps_of(randomizer, d)) / (self.slope * d)
+            for d in distances
+        )
 
     def _of_pair(self, channel: Channel, a: int, b: int) -> float:
-        """About the epsilon of one pair: from the whole laws of the others, from what they have in common, or one report alone."""
+        """Approximate epsilon of one pair.
+
+        From the full laws of the others, from their common part, or from one report alone.
+        """
         if self.honest == 1:
             return channel.local_epsilon(a, b)
-        beyond, _ = ListedPairs([InputClassLaws.from_rows(channel.rows(), a, b)]).epsilon(self.honest, self.delta, STRENGTH_TOLERANCE)
-        blanket = epsilon_upper(channel.blanket(a, b), self.honest, self.delta, relative=STRENGTH_TOLERANCE)
-        return min(value for value in (channel.local_epsilon(a, b), beyond, blanket) if value >= 0.0)
+        beyond, _ = ListedPairs([InputClassLaws.from_rows(channel.rows(), a, b)]).epsilon(
+            self.honest, self.delta, STRENGTH_TOLERANCE
+        )
+        blanket = epsilon_upper(
+            channel.blanket(a, b), self.honest, self.delta, relative=STRENGTH_TOLERANCE
+        )
+        return min(
+            value for value in (channel.local_epsilon(a, b), beyond, blanket) if value >= 0.0
+        )
 
 
 def share_error(rows: Floats, people: int) -> float:
-    """Mean over the values of E|unbiased - true share|, for people spread evenly, by the normal approximation; inf if it has none."""
+    """Mean over the values of E|unbiased - true share|, for people spread evenly.
+
+    By the normal approximation; inf if there is no unbiased estimate.
+    """
     count = len(rows)
     singular = np.linalg.svd(rows, compute_uv=False)
     if rows.shape[1] < count or not singular[-1] * LARGEST_CONDITION >= singular[0] > 0.0:
         return math.inf
     squares = rows.mean(axis=0) @ np.linalg.pinv(rows) ** 2
-    return math.sqrt(2.0 / math.pi / people) * float(np.mean(np.sqrt(np.maximum(squares - 1.0 / count, 0.0))))
+    return math.sqrt(2.0 / math.pi / people) * float(
+        np.mean(np.sqrt(np.maximum(squares - 1.0 / count, 0.0)))
+    )
 
 
 def report_error(rows: Floats, distances: Floats) -> float:
-    """Mean distance between a value and what its report is read as, for people spread evenly: the value that is nearest on average."""
+    """Mean distance between a value and what its report is read as, for people spread evenly.
+
+    A report is read as the value that is nearest on average.
+    """
     read_as = np.argmin(distances @ rows, axis=0)
     return float(np.mean(np.sum(rows * distances[:, read_as], axis=1)))
 
 
-def guessed_strength(family: ChannelFamily, targets: Floats, honest: int, delta: float) -> tuple[float, Pairs]:
-    """About the strength that the promise allows, by the normal approximation of a crowd, and the pairs that look worst; both steer.
+def guessed_strength(
+    family: ChannelFamily, targets: Floats, honest: int, delta: float
+) -> tuple[float, Pairs]:
+    """Approximate strength that the target allows, and the pairs that look worst.
 
-    epsilon of a pair is about z sqrt(max_x sum (K_a - K_b)^2/K_x / n), and at most its local one.
+    Both only steer the search. Let K_x be the law of the report of value x, n the number of honest
+    people and z = 0.85 sqrt(2 log(1/delta)). By the normal approximation of the other reports,
+    epsilon of a pair (a, b) is about z sqrt(max_x sum (K_a - K_b)^2/K_x / n), and at most its local
+    epsilon.
     """
     width = math.sqrt(2.0 * math.log(1.0 / delta)) * 0.85 / math.sqrt(honest)
     apart = targets > 0.0
@@ -207,7 +257,8 @@ def guessed_strength(family: ChannelFamily, targets: Floats, honest: int, delta:
         guess = np.minimum(width * np.sqrt(np.maximum(worst, 0.0)), local)
         return np.where(apart, guess / promised, -1.0)
 
-    low, high = 1e-6 / float(family.metric.max()), LARGEST_STRENGTH / float(family.metric.max())
+    low = 1e-6 / float(family.metric.max())
+    high = LARGEST_STRENGTH / float(family.metric.max())
     for _ in range(18):
         middle = math.sqrt(low * high)
         try:
@@ -216,29 +267,44 @@ def guessed_strength(family: ChannelFamily, targets: Floats, honest: int, delta:
             passes = False
         low, high = (middle, high) if passes else (low, middle)
     ratios = spent(low)
-    nearest, farthest = float(targets[apart].min()), float(targets.max())
+    nearest = float(targets[apart].min())
+    farthest = float(targets.max())
     ratio_tables = (
         ratios,
         np.where(targets <= nearest * (1.0 + 1e-9), ratios, -1.0),
         np.where(targets >= farthest * (1.0 - 1e-9), ratios, -1.0),
     )
-    pairs = (np.unravel_index(int(np.argmax(ratios_tried)), ratios_tried.shape) for ratios_tried in ratio_tables)
+    pairs = (
+        np.unravel_index(int(np.argmax(ratios_tried)), ratios_tried.shape)
+        for ratios_tried in ratio_tables
+    )
     return low, tuple(dict.fromkeys((int(a), int(b)) for a, b in pairs))
 
 
-def calibrate_family_member(family: AnyFamily, promise: Promise, guess: float, alone: float, pairs: Pairs) -> Randomizer | None:
-    """The strongest member found that certainly keeps the promise; at least that of strength `alone`, which needs no crowd.
+def calibrate_family_member(
+    family: AnyFamily, promise: PairwisePromise, guess: float, alone: float, pairs: Pairs
+) -> Randomizer | None:
+    """Return the strongest member found that certainly meets the target.
 
-    The search looks at a few pairs; what is returned was certified for every one.
+    It is at least as strong as the member of strength `alone`, which meets the target without other
+    reports. The search checks a few pairs; the returned member was certified for every pair.
     """
-    strength, passing, failing = max(guess, alone), alone, math.inf
+    strength = max(guess, alone)
+    passing = alone
+    failing = math.inf
     for _ in range(MAX_LOOKS):
         made = family.member(strength)
         spent = math.inf if made is None else promise.spent(made, pairs)
         passing, failing = (strength, failing) if spent <= 1.0 else (passing, strength)
-        if failing <= passing * (1.0 + STRENGTH_TOLERANCE) or (spent <= 1.0 and spent >= 1.0 - STRENGTH_TOLERANCE):
+        if failing <= passing * (1.0 + STRENGTH_TOLERANCE) or (
+            spent <= 1.0 and spent >= 1.0 - STRENGTH_TOLERANCE
+        ):
             break
-        aim = strength * min(4.0, max(0.25, (1.0 - 0.5 * STRENGTH_TOLERANCE) / spent)) if spent > 0.0 else 4.0 * strength
+        aim = (
+            strength * min(4.0, max(0.25, (1.0 - 0.5 * STRENGTH_TOLERANCE) / spent))
+            if spent > 0.0
+            else 4.0 * strength
+        )
         middle = math.sqrt(passing * failing) if math.isfinite(failing) else 4.0 * passing
         strength = aim if passing < aim < failing else middle
     for shrink in (0.0, 0.005, 0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.0):
@@ -250,7 +316,7 @@ def calibrate_family_member(family: AnyFamily, promise: Promise, guess: float, a
 
 
 def families(shape: ValueGeometry, metrics: list[Floats]) -> Iterator[ChannelFamily]:
-    """Tables on each of the metrics; on a line also clamped geometric noise on the line itself."""
+    """Yield tables on each of the metrics; on a line also clamped geometric noise."""
     distances = shape.table(shape.distances)
     for metric in metrics:
         if shape.points > 2 and is_uniform_metric(metric):
@@ -261,11 +327,13 @@ def families(shape: ValueGeometry, metrics: list[Floats]) -> Iterator[ChannelFam
         yield ChannelFamily("geometric", geometric, distances, distances)
 
 
-def find_strongest(promise: Promise, metrics: list[Floats], any_two: float, error: Error) -> tuple[str, Randomizer] | None:
-    """The randomizer of least error among those that keep the promise, and what it is called; None if there are too many values.
+def find_strongest(
+    promise: PairwisePromise, metrics: list[Floats], any_two: float, error: Error
+) -> tuple[str, Randomizer] | None:
+    """Return the name and the randomizer of least error that meets the target.
 
-    `any_two`: a local epsilon for all pairs alike that is certainly allowed. Families are ranked by a guess of their strength; the best
-    few are calibrated and certified.
+    None if there are too many values. `any_two`: a local epsilon that is certainly allowed for all
+    pairs. Families are ranked by guessed strengths; the best few are calibrated and certified.
     """
     shape = promise.shape
     ranked: list[tuple[float, float, Pairs, AnyFamily]] = []
@@ -277,7 +345,8 @@ def find_strongest(promise: Promise, metrics: list[Floats], any_two: float, erro
                 ranked.append((error(family.rows(guess * family.metric)), guess, pairs, family))
             except (InputError, NotCertified):  # no member has weights that are multiples of 2^-63
                 continue
-        if shape.points > 2 and np.count_nonzero(targets) == shape.points * (shape.points - 1):  # none are to be the same
+        # Only if all pairs are at distances above 0.
+        if shape.points > 2 and np.count_nonzero(targets) == shape.points * (shape.points - 1):
             ranked.append(_alike_guess(shape, targets, promise, any_two, error))
     if isinstance(shape, LineGeometry) and shape.points <= MAX_ON_A_LINE + 1:
         ranked.append(_line_guess(shape, promise, error))
@@ -293,36 +362,41 @@ def find_strongest(promise: Promise, metrics: list[Floats], any_two: float, erro
     return name, best
 
 
-def _guess(family: ChannelFamily, targets: Floats, promise: Promise) -> tuple[float, Pairs]:
-    """For many points the crowd is not looked at: what the metric allows any randomizer."""
+def _guess(family: ChannelFamily, targets: Floats, promise: PairwisePromise) -> tuple[float, Pairs]:
+    """Guess of the strength; for many points, the strength that is allowed for any randomizer."""
     if len(targets) > MAX_BY_LAWS:
         return 0.5 if family.rows is exponential else 1.0, ()
     return guessed_strength(family, targets, promise.honest, promise.delta)
 
 
 def _alike_guess(
-    shape: ValueGeometry, targets: Floats, promise: Promise, any_two: float, error: Error
+    shape: ValueGeometry, targets: Floats, promise: PairwisePromise, any_two: float, error: Error
 ) -> tuple[float, float, Pairs, ResponseFamily]:
     every = 1.0 - np.eye(shape.points)
     guess = any_two
     if shape.points <= MAX_BY_LAWS:
-        guess, _ = guessed_strength(ChannelFamily("", exponential, every, targets), targets, promise.honest, promise.delta)
+        guess, _ = guessed_strength(
+            ChannelFamily("", exponential, every, targets), targets, promise.honest, promise.delta
+        )
     return error(exponential(guess * every)), guess, (), ResponseFamily(shape.points)
 
 
-def _line_guess(shape: LineGeometry, promise: Promise, error: Error) -> tuple[float, float, Pairs, LineFamily]:
+def _line_guess(
+    shape: LineGeometry, promise: PairwisePromise, error: Error
+) -> tuple[float, float, Pairs, LineFamily]:
     family = LineFamily(shape)
     if shape.points <= MAX_BY_LAWS:
         distances = shape.table(shape.distances)
         table = ChannelFamily("geometric", geometric, distances, distances)
         guess, _ = guessed_strength(table, promise.slope * distances, promise.honest, promise.delta)
-        # The account of a task knows geometric noise by one law for each displacement, which is a little looser.
+        # The account of a task describes geometric noise by one law per displacement, which is a
+        # little looser.
         return error(geometric(0.75 * guess * distances)), 0.75 * guess, (), family
     return math.inf if shape.points <= MAX_TABULATED else 0.0, 2.0 * promise.slope, (), family
 
 
-def _alone(family: AnyFamily, promise: Promise) -> float:
-    """A strength that keeps the promise with nobody to hide among (rates are rounded to 30 bits)."""
+def _alone(family: AnyFamily, promise: PairwisePromise) -> float:
+    """Strength that meets the target without other reports (rates are rounded to 30 bits)."""
     if isinstance(family, ResponseFamily):
         return promise.slope * float(promise.shape.distances[0]) * (1.0 - 1e-9)
     if isinstance(family, LineFamily):

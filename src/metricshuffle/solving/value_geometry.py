@@ -1,8 +1,11 @@
-"""Where the values of a target lie: which distances there are, the closure of a metric that is a function of them, and reaches.
+"""Geometry of the values of a target: distances, shortest-path closures and reaches.
 
-A local (semi-)metric that depends on the distance only is a vector, one number for each distance. Closed by shortest paths it may depend
-on more than that. So pairs come in `classes`, fine enough to hold the closure too: steps on lines and circles, displacements on grids;
-in any other space the classes are the distances, and what is told of a class is about its worst pair.
+A local (semi-)metric that depends on the distance only is a vector, one number for each distance.
+Its closure by shortest paths may depend on more than that. So pairs are divided into `classes` that
+are fine enough for the closure too: steps on lines and circles, displacements on grids; in any
+other space the classes are the distances, and values of a class are those of its worst pair. On a
+line a table D(i, j) = f(|i-j|) on 0..k is the vector (f(1), .., f(k)), so that ten thousand values
+need no matrix.
 """
 
 from __future__ import annotations
@@ -16,18 +19,17 @@ import numpy as np
 from metricshuffle.citations import theorem
 from metricshuffle.errors import InputError
 from metricshuffle.numerics.types import Floats, Integers64
-from metricshuffle.solving.line_closure import close_line, farthest_reaches, make_nondecreasing
 
 MAX_LISTED = 1024
-"""Points of a space without a closed form, and of a table that is asked for."""
+"""Largest number of points of a space without a closed form, and of a requested table."""
 MAX_CLASSES = 10_000
 DISTANCE_TOLERANCE = 1e-12
-"""Distances that differ by this fraction are one; the smaller one stands for both."""
+"""Distances that differ by this fraction are merged into the smaller one."""
 
 
 @dataclass(frozen=True, eq=False)
 class ClosedMetric:
-    """A metric: its value for each class (the largest of the class), and the reaches of the two points of any pair of the class.
+    """Metric by class (the largest value of the class), with the reaches of the pairs' points.
 
     One point of a pair reaches at most `high`, the other at most `low`.
     """
@@ -36,7 +38,7 @@ class ClosedMetric:
     high: Floats
     low: Floats
     table: Floats | None = None
-    """Every pair, where the closure is known pair by pair only."""
+    """Value of every pair, where the closure is known only pair by pair."""
 
     @property
     def diameter(self) -> float:
@@ -44,36 +46,42 @@ class ClosedMetric:
 
 
 class ValueGeometry(ABC):
-    """The points of a space and the classes of their pairs."""
+    """Points of a space and the classes of their pairs."""
 
     @property
     @abstractmethod
     def points(self) -> int:
-        """How many points there are."""
+        """Number of points."""
 
     @property
     @abstractmethod
     def distances(self) -> Floats:
-        """The distance of each class, > 0, in units; they do not fall."""
+        """Distance of each class, > 0, in units, non-decreasing."""
 
     @abstractmethod
     def closed(self, values: Floats) -> ClosedMetric:
-        """The closure by shortest paths of the semi-metric with one value > 0 for each class, which must not fall with the distance."""
+        """Shortest-path closure of the semi-metric with one value > 0 for each class.
+
+        The values must be non-decreasing in the distance.
+        """
 
     @abstractmethod
     def classes(self) -> Integers64:
-        """The class of every pair of points, as a table; -1 on the diagonal."""
+        """Class of every pair of points, as a table; -1 on the diagonal."""
 
     def table(self, values: Floats) -> Floats:
-        """A function of the class for every pair of points; 0 on the diagonal."""
+        """Value of every pair of points, by its class; 0 on the diagonal."""
         if self.points > MAX_LISTED:
-            raise InputError(f"a table of all pairs is made for up to {MAX_LISTED:,} points, but there are {self.points:,}.")
+            raise InputError(
+                f"a table of all pairs is made for up to {MAX_LISTED:,} points, but there "
+                f"are {self.points:,}."
+            )
         return np.concatenate((values, [0.0]))[self.classes()]
 
 
 @dataclass(frozen=True)
 class LineGeometry(ValueGeometry):
-    """0, step, .., steps * step: classes are numbers of steps."""
+    """Points 0, step, .., steps * step; classes are numbers of steps."""
 
     steps: int
     step: float = 1.0
@@ -98,7 +106,7 @@ class LineGeometry(ValueGeometry):
 
 @dataclass(frozen=True)
 class CircleGeometry(ValueGeometry):
-    """`around` equally spaced points of a circle: classes are numbers of steps the shorter way round."""
+    """Equally spaced points of a circle; classes are steps along the shorter arc."""
 
     around: int
     step: float = 1.0
@@ -117,12 +125,19 @@ class CircleGeometry(ValueGeometry):
 
     @theorem("metricshuffle", "closure of a semi-metric on a circle")
     def closed(self, values: Floats) -> ClosedMetric:
-        """Statement: with D = f(steps the shorter way round), f non-decreasing, the closure is c(steps), c that of f on a line.
+        """Shortest-path closure on the circle.
 
-        Proof: lift a path from 0 to d <= N/2 to the whole numbers, every step at its shorter length and sign; it ends at d + kN. If k >= 0
-        it passes from 0 to at least d, and cutting it off at its running maximum and at d costs no more and leaves an upward path to d
-        (as in `close_line`). If k < 0 it ends at most d - N <= -d, and its mirror image passes d. Upward paths are those of the line.
-        Conditions: as for `close_line`. Every point reaches c(N // 2). Numerics: as there. Reference: `close_line`.
+        Statement: let N be the number of points, and let D = f(steps along the shorter arc) with f
+        non-decreasing. Then the closure of D is c(steps along the shorter arc), where c is the
+        closure of f on a line (`close_line`).
+        Proof: lift a path from 0 to d <= N/2 to the whole numbers, every step at its shorter length
+        and sign; the lifted path ends at d + kN for some whole k. If k >= 0, it passes from 0 to at
+        least d; cutting it off at its running maximum and at d costs no more and leaves an upward
+        path to d (as in `close_line`). If k < 0, it ends at most at d - N <= -d, and its mirror
+        image passes d. Upward paths are those of the line.
+        Conditions: as for `close_line`. Every point reaches c(N // 2).
+        Numerics: as for `close_line`.
+        Reference: `close_line`.
         """
         closed = close_line(values)
         reach = np.full(len(closed), closed[-1])
@@ -135,7 +150,7 @@ class CircleGeometry(ValueGeometry):
 
 @dataclass(frozen=True)
 class GridGeometry(ValueGeometry):
-    """width x height cells, coded row * width + column: classes are displacements (columns, rows), by rising distance."""
+    """Grid of cells, coded row * width + column; classes are displacements by rising distance."""
 
     width: int
     height: int
@@ -148,15 +163,19 @@ class GridGeometry(ValueGeometry):
 
     @cached_property
     def _lengths(self) -> Floats:
-        """The distance of each displacement, [rows, columns]; distances that are one but for rounding are the smallest of them."""
-        rows, columns = np.arange(self.height)[:, None], np.arange(self.width)[None, :]
+        """Distance of each displacement, [rows, columns].
+
+        Distances that differ by rounding only are merged into the smallest of them.
+        """
+        rows = np.arange(self.height)[:, None]
+        columns = np.arange(self.width)[None, :]
         lengths = (rows + columns if self.manhattan else np.hypot(rows, columns)) * self.cell
         values, index = merge_distances(np.asarray(lengths, dtype=np.float64).ravel())
         return values[index].reshape(self.height, self.width)
 
     @cached_property
     def _order(self) -> Integers64:
-        """The displacements as places in the flat table, nearest first, without (0, 0)."""
+        """Displacements as places in the flat table, nearest first, without (0, 0)."""
         return np.argsort(self._lengths.ravel(), kind="stable")[1:]
 
     @cached_property
@@ -165,17 +184,26 @@ class GridGeometry(ValueGeometry):
 
     @theorem("metricshuffle", "closure of a semi-metric on a grid")
     def closed(self, values: Floats) -> ClosedMetric:
-        """Statement: let D depend on |columns| and |rows| apart, and fall in neither. Its closure on a rectangle of cells is a function
-        c(i, j) of the displacement, too: c(i, j) = min(f(i, j), min over (0, 0) < (a, b) < (i, j) of c(a, b) + c(i-a, j-b)).
-        It falls in neither. So a cell reaches c(farther end across, farther end up).
+        """Shortest-path closure on the grid.
 
-        Proof: as on a line (`close_line`), axis by axis: of a path from p to p + (i, j), i, j >= 0, take on each axis the running maximum,
-        cut off at the end. Its moves are no longer on either axis, so they cost no more; it stays between p and p + (i, j), which lies in
-        the rectangle, wherever p is. A best way is one move, or it has a first part and a best rest, both closed.
-        A pair (i, j) apart has reaches of at most c(W, H), its farthest corner; and the nearer one as on a line on each axis:
-        max(span - d, (span + d) // 2) steps, because on each axis one of the two points reaches no more, but perhaps not the same point on
-        both: then both points reach at most c of (the whole span on one axis, the shorter reach on the other).
-        Conditions: f > 0 finite. Numerics: O((width height)^2/4) additions, to nearest; never above f; made non-decreasing downwards.
+        Statement: let D = f(i, j) depend only on the numbers of columns i and of rows j between two
+        cells, and decrease in neither. Its closure on a rectangle of cells is then also a function
+        c(i, j) of the displacement: c(i, j) = min(f(i, j), min over (0, 0) < (a, b) < (i, j) of
+        c(a, b) + c(i-a, j-b)). It decreases in neither i nor j. So the reach of a cell is c(columns
+        to the farther end across, rows to the farther end up).
+        Proof: as on a line (`close_line`), axis by axis. Take a path from a cell p to p+(i, j), i,
+        j >= 0, and replace it on each axis by its running maximum, cut off at the end. The moves of
+        the new path are no longer on either axis, so they cost no more; it stays between p and
+        p+(i, j), which lies in the rectangle, wherever p is. A best path is one move, or a first
+        part and a best rest, both closed. Let W and H be the spans of the grid in columns and rows.
+        Two cells (i, j) apart have reaches of at most c(W, H), that of the farthest corner. The
+        nearer reach is bounded on each axis as on a line, by max(span - d, (span + d) // 2) steps
+        for two points d steps apart, because on each axis one of the two points reaches no more. It
+        may not be the same point on both axes: then both points reach at most c of (the whole span
+        on one axis, the shorter reach on the other).
+        Conditions: f > 0 finite.
+        Numerics: O((width height)^2/4) additions, to nearest; never above f; made non-decreasing
+        downwards.
         """
         flat = np.zeros(self.points)
         flat[self._order] = values
@@ -194,15 +222,23 @@ class GridGeometry(ValueGeometry):
         low = np.minimum(diameter, np.maximum(*self._shorter(closed, rows, columns)))
         return ClosedMetric(closed.ravel()[self._order], np.full(len(values), diameter), low)
 
-    def _shorter(self, closed: Floats, rows: Integers64, columns: Integers64) -> tuple[Floats, Floats]:
-        """The reach of the less far reaching point, if it is that on one axis only: on either axis."""
-        up, across = self.height - 1, self.width - 1
-        nearer = [np.where(d > 0, np.maximum(span - d, (span + d) // 2), span) for d, span in ((rows, up), (columns, across))]
+    def _shorter(
+        self, closed: Floats, rows: Integers64, columns: Integers64
+    ) -> tuple[Floats, Floats]:
+        """Reaches of a point with the shorter reach only across rows, and only across columns."""
+        up = self.height - 1
+        across = self.width - 1
+        nearer = [
+            np.where(d > 0, np.maximum(span - d, (span + d) // 2), span)
+            for d, span in ((rows, up), (columns, across))
+        ]
         return closed[nearer[0], across], closed[up, nearer[1]]
 
     def classes(self) -> Integers64:
         rows, columns = np.divmod(np.arange(self.points), self.width)
-        places = np.abs(np.subtract.outer(rows, rows)) * self.width + np.abs(np.subtract.outer(columns, columns))
+        places = np.abs(np.subtract.outer(rows, rows)) * self.width + np.abs(
+            np.subtract.outer(columns, columns)
+        )
         back = np.full(self.points, -1, dtype=np.int64)
         back[self._order] = np.arange(len(self._order))
         return np.asarray(back[places], dtype=np.int64)
@@ -210,16 +246,23 @@ class GridGeometry(ValueGeometry):
 
 @dataclass(frozen=True, eq=False)
 class TableGeometry(ValueGeometry):
-    """Any finite metric, by its table: classes are distances. Points at distance 0 are told apart by nothing."""
+    """Finite metric given by its table; classes are distances.
+
+    Points at distance 0 must not be distinguished.
+    """
 
     metric: Floats = field(repr=False)
 
     def __post_init__(self) -> None:
         if not 2 <= len(self.metric) <= MAX_LISTED:
-            raise InputError(f"spaces without a closed form need 2 to {MAX_LISTED:,} points, got {len(self.metric):,}; merge some.")
+            raise InputError(
+                f"spaces without a closed form need 2 to {MAX_LISTED:,} points, got "
+                f"{len(self.metric):,}; merge some."
+            )
         if not self.metric.max() > 0.0:
             raise InputError(
-                "all points are at distance 0 from each other, so that nothing may tell them apart: there is nothing to solve."
+                "all points are at distance 0 from each other, so that nothing may tell "
+                "them apart: there is nothing to solve."
             )
 
     @property
@@ -240,22 +283,95 @@ class TableGeometry(ValueGeometry):
         return self._merged[1]
 
     def closed(self, values: Floats) -> ClosedMetric:
-        """By shortest paths over all points; each class has the largest value and the largest reaches of its pairs."""
-        from metricshuffle.spaces.matrix import closure
+        """Shortest-path closure over all points.
+
+        Each class has the largest value and the largest reaches of its pairs.
+        """
+        from metricshuffle.spaces.distance_matrix import closure
 
         table = closure(self.table(values))
-        reaches, classes = table.max(axis=1), self.classes()
+        reaches = table.max(axis=1)
+        classes = self.classes()
         pairs = np.nonzero(np.triu(classes >= 0, 1))
         which, (a, b) = classes[pairs], (reaches[pairs[0]], reaches[pairs[1]])
         maxima = [np.zeros(len(values)) for _ in range(3)]
-        for vector, of_pairs in zip(maxima, (table[pairs], np.maximum(a, b), np.minimum(a, b)), strict=True):
+        for vector, of_pairs in zip(
+            maxima, (table[pairs], np.maximum(a, b), np.minimum(a, b)), strict=True
+        ):
             np.maximum.at(vector, which, of_pairs)
         return ClosedMetric(maxima[0], maxima[1], maxima[2], table)
 
 
 def merge_distances(distances: Floats) -> tuple[Floats, Integers64]:
-    """Different distances, rising, and which of them each one is; those that differ by rounding only are the smallest of them."""
+    """Return the distinct distances, rising, and the index of each distance among them.
+
+    Distances that differ by rounding only are merged into the smallest of them.
+    """
     values, index = np.unique(distances, return_inverse=True)
     fresh = np.concatenate(([True], np.diff(values) > DISTANCE_TOLERANCE * values[1:]))
     group = np.cumsum(fresh) - 1
     return np.asarray(values[fresh]), np.asarray(group[index.ravel()], dtype=np.int64)
+
+
+def make_nondecreasing(values: Floats) -> Floats:
+    """Largest non-decreasing vector below the given one."""
+    return np.asarray(np.minimum.accumulate(values[::-1])[::-1], dtype=np.float64)
+
+
+@theorem("metricshuffle", "closure of a semi-metric on a line")
+def close_line(semi_metric: Floats) -> Floats:
+    """Largest metric below D(i, j) = f(|i-j|) on the points 0..k of a line, at 1..k steps.
+
+    Statement: let f(0) = 0 and f be non-decreasing. The shortest-path closure of D on {0..k} is
+    c(|i-j|), with c the min-plus (subadditive) closure of f: c(d) = min over all sums d =
+    a_1+..+a_r, a_t >= 1, of f(a_1)+..+f(a_r). It obeys c(d) = min(f(d), min_(1 <= a <= d/2) c(a) +
+    c(d-a)) and is non-decreasing.
+    Proof: a path x_0 = i, .., x_r = j, i < j, may turn back or leave [i, j]. Let y_t = min(j,
+    max_(s <= t) x_s), which goes from i to j upwards. Where y moves, x_t exceeds all of
+    x_0..x_(t-1), so 0 < y_t - y_(t-1) <= x_t - x_(t-1), and f is non-decreasing: the steps of y
+    cost no more. Upward paths from i to j correspond to the ways to write j - i as a sum, wherever
+    i lies, and all of them stay in {0..k}. The best sum is one step, or it consists of a first part
+    a and the best sum for the rest d-a. The costs of both are values of c, and the order of the two
+    parts does not matter, hence a <= d/2. A path to d+1 cut off at d costs no more, so c is
+    non-decreasing.
+    Shortcut: if f(a) >= min(a f(1), f(k)) for all a, then c(d) = min(d f(1), f(k)) capped by f(d):
+    among the parts a of d, either each costs at least a f(1), or one of them already costs f(k).
+    Conditions: f finite, > 0 and non-decreasing (InputError otherwise).
+    Numerics: O(k^2/4) additions; sums are rounded to nearest, the result is never above f and is
+    made non-decreasing downwards.
+    Reference: this docstring.
+    """
+    values = np.asarray(semi_metric, dtype=np.float64)
+    if (
+        values.ndim != 1
+        or not len(values)
+        or not np.isfinite(values).all()
+        or not values[0] > 0.0
+        or (np.diff(values) < 0.0).any()
+    ):
+        raise InputError(
+            "semi_metric must hold finite numbers > 0, one for each number of steps 1..k, "
+            "that do not fall."
+        )
+    steps = np.arange(1.0, len(values) + 1.0)
+    straight: Floats = np.minimum(steps * values[0], values[-1])
+    if (values >= straight).all():
+        return straight
+    closed = np.concatenate(([0.0], values))
+    for d in range(2, len(closed)):
+        half = d // 2
+        closed[d] = min(closed[d], float((closed[1 : half + 1] + closed[d - half : d][::-1]).min()))
+    return make_nondecreasing(closed[1:])
+
+
+def farthest_reaches(closed: Floats) -> tuple[float, Floats]:
+    """Bounds on the reaches of any two points d = 1..k steps apart.
+
+    The diameter bounds one of the two reaches, the returned vector the other. Let the points be i
+    and i+d, with i <= (k-d)/2 (else count from the other end). Point i reaches k-i <= k steps far,
+    and point i+d reaches max(i+d, k-i-d) <= max((k+d)/2, k-d) steps. For d <= k/3 the pair (0, d)
+    attains both bounds.
+    """
+    k = len(closed)
+    steps = np.arange(1, k + 1)
+    return float(closed[-1]), closed[np.maximum(k - steps, (k + steps) // 2) - 1]

@@ -1,4 +1,4 @@
-"""Compiled sums of moved mass along a tree and along a line; imported only where used (numba costs 0.3 s)."""
+"""Compiled sums of moved mass along a tree or a line; import where used (numba costs 0.3 s)."""
 
 # numba's decorators carry no types.
 # mypy: disable-error-code="untyped-decorator, no-any-return"
@@ -12,7 +12,10 @@ from metricshuffle.numerics.types import Floats, Integers64
 
 @njit(cache=True)
 def gather_subtrees(masses: Floats, parents: Integers64, order: Integers64) -> None:
-    """Turn the mass at each node (columns; one row per histogram) into that of its whole subtree; `order` has parents before children."""
+    """Replace the mass of each node (columns; one row per histogram) by the mass of its subtree.
+
+    `order` lists parents before children.
+    """
     for row in range(len(masses)):
         here = masses[row]
         for i in range(len(order) - 1, 0, -1):
@@ -21,9 +24,9 @@ def gather_subtrees(masses: Floats, parents: Integers64, order: Integers64) -> N
 
 @njit(cache=True)
 def packed(pairs: Floats, low: float, span: float, bits: int) -> Integers64:
-    """Whole numbers that sort almost as the points (column 0) do and carry the row in their last `bits` bits.
+    """Integer keys that sort almost like the points (column 0); the last `bits` hold the row.
 
-    numpy sorts whole numbers four times as fast as it finds the order of doubles.
+    numpy sorts integers four times as fast as it finds the order of doubles.
     """
     keys = np.empty(len(pairs), dtype=np.int64)
     cells = 2.0 ** (62 - bits)
@@ -34,18 +37,21 @@ def packed(pairs: Floats, low: float, span: float, bits: int) -> Integers64:
 
 @njit(cache=True)
 def in_order(keys: Integers64, bits: int, pairs: Floats, most_moves: int) -> tuple[Floats, Floats]:
-    """The points and masses (columns of `pairs`) in the order of sorted `keys`, finished where points share a key.
+    """Points and masses (columns of `pairs`) in the order of sorted `keys`; ties by point.
 
-    Empty if that takes more than `most_moves` moves. The two lie side by side so that each row is fetched from memory once.
+    Empty if sorting takes more than `most_moves` moves. Points and masses lie next to each other in
+    `pairs` so that each row is fetched from memory once.
     """
-    points, masses = np.empty(len(keys)), np.empty(len(keys))
+    points = np.empty(len(keys))
+    masses = np.empty(len(keys))
     mask = (np.int64(1) << bits) - 1
     for i in range(len(keys)):
         row = keys[i] & mask
         points[i], masses[i] = pairs[row, 0], pairs[row, 1]
     moves = 0
     for i in range(1, len(points)):
-        point, mass = points[i], masses[i]
+        point = points[i]
+        mass = masses[i]
         j = i
         while j > 0 and points[j - 1] > point:
             points[j], masses[j] = points[j - 1], masses[j - 1]
@@ -59,11 +65,15 @@ def in_order(keys: Integers64, bits: int, pairs: Floats, most_moves: int) -> tup
 
 @njit(cache=True)
 def between_distributions(points: Floats, masses: Floats) -> float:
-    """The integral of |sum of the masses up to x| over the line, for points in ascending order.
+    """Integral of |sum of the masses up to x| over the line, for points in ascending order.
 
-    Compensated sums (Knuth's two-sum, without branches), so that millions of terms lose nothing.
+    The sums are compensated (Knuth's two-sum, without branches), so that millions of terms lose no
+    precision.
     """
-    sum_, carry, total, total_rest = 0.0, 0.0, 0.0, 0.0
+    sum_ = 0.0
+    carry = 0.0
+    total = 0.0
+    total_rest = 0.0
     for i in range(len(points) - 1):
         new = sum_ + masses[i]
         back = new - sum_

@@ -1,4 +1,4 @@
-"""Compiled walks over a tree; imported only where used (numba costs 0.3 s)."""
+"""Compiled walks over a tree; import where used (numba costs 0.3 s)."""
 
 # numba's decorators carry no types.
 # mypy: disable-error-code="untyped-decorator, no-any-return"
@@ -11,8 +11,13 @@ from metricshuffle.numerics.types import Floats, Integers64
 
 
 @njit(cache=True)
-def distances_from(rows: Integers64, parents: Integers64, lengths: Floats, order: Integers64) -> Floats:
-    """Distances from each of `rows` to every point; `order` lists parents before children. Sums of lengths, no differences."""
+def distances_from(
+    rows: Integers64, parents: Integers64, lengths: Floats, order: Integers64
+) -> Floats:
+    """Distances from each of `rows` to every point, as sums of lengths without differences.
+
+    `order` lists parents before children.
+    """
     size = len(parents)
     distances = np.empty((len(rows), size))
     visited = np.full(size, -1)

@@ -1,8 +1,8 @@
-"""Metrics made of metrics: scaled, capped, or the largest of several."""
+"""Metrics derived from other metrics: scaled, capped, or the maximum of several."""
 
 from __future__ import annotations
 
-from typing import Any, Literal, Self
+from typing import Literal, Self
 
 import numpy as np
 from pydantic import model_validator
@@ -13,7 +13,7 @@ from metricshuffle.spaces.metrics import ANYTHING, AnyMetric, Metric, representa
 
 
 class _DerivedMetric(Metric):
-    """A metric that changes the distances of another and leaves its points alone."""
+    """Metric that changes the distances of another and keeps its points."""
 
     metric: AnyMetric
 
@@ -31,42 +31,42 @@ class _DerivedMetric(Metric):
 
 
 class Scaled(_DerivedMetric):
-    """A metric times a factor > 0, for example metres to kilometres."""
+    """Metric times a factor > 0, for example metres to kilometres."""
 
     kind: Literal["scaled"] = "scaled"
     factor: Positive
 
-    def __init__(self, metric: Metric, factor: float, **fields: Any) -> None:
+    def __init__(self, metric: Metric, factor: float, **fields: object) -> None:
         FrozenModel.__init__(self, metric=metric, factor=factor, **fields)
 
-    def pairwise(self, points_a: Any, points_b: Any) -> Floats:
+    def pairwise(self, points_a: object, points_b: object) -> Floats:
         with np.errstate(over="ignore"):
             return representable(self.factor * self.metric.pairwise(points_a, points_b))
 
 
 class Threshold(_DerivedMetric):
-    """A metric that stops growing at `cap` > 0: everything farther counts as `cap`."""
+    """Metric capped at `cap` > 0: larger distances count as `cap`."""
 
     kind: Literal["threshold"] = "threshold"
     cap: Positive
 
-    def __init__(self, metric: Metric, cap: float, **fields: Any) -> None:
+    def __init__(self, metric: Metric, cap: float, **fields: object) -> None:
         FrozenModel.__init__(self, metric=metric, cap=cap, **fields)
 
     def unit_of(self, unit: str) -> str:
         return self.metric.unit_of(unit)
 
-    def pairwise(self, points_a: Any, points_b: Any) -> Floats:
+    def pairwise(self, points_a: object, points_b: object) -> Floats:
         return np.minimum(self.metric.pairwise(points_a, points_b), self.cap)
 
 
 class Maximum(Metric):
-    """The largest of several metrics on the same points."""
+    """Largest of several metrics on the same points."""
 
     kind: Literal["maximum"] = "maximum"
     metrics: tuple[AnyMetric, ...]
 
-    def __init__(self, metrics: Any, **fields: Any) -> None:
+    def __init__(self, metrics: object, **fields: object) -> None:
         FrozenModel.__init__(self, metrics=metrics, **fields)
 
     @model_validator(mode="after")
@@ -75,7 +75,9 @@ class Maximum(Metric):
             raise ValueError("metrics must name at least one metric")
         sizes = {metric.size for metric in self.metrics} - {None}
         if not self.measures or len(sizes) > 1:
-            raise ValueError("metrics must all measure the same kind of points, and matrices must have one size")
+            raise ValueError(
+                "metrics must all measure the same kind of points, and matrices must have one size"
+            )
         return self
 
     @property
@@ -94,5 +96,8 @@ class Maximum(Metric):
         units = {metric.unit_of(unit) for metric in self.metrics}
         return units.pop() if len(units) == 1 else ""
 
-    def pairwise(self, points_a: Any, points_b: Any) -> Floats:
-        return np.asarray(np.max([metric.pairwise(points_a, points_b) for metric in self.metrics], axis=0), dtype=np.float64)
+    def pairwise(self, points_a: object, points_b: object) -> Floats:
+        return np.asarray(
+            np.max([metric.pairwise(points_a, points_b) for metric in self.metrics], axis=0),
+            dtype=np.float64,
+        )

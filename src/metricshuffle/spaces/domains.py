@@ -1,4 +1,4 @@
-"""Where values live. Each domain validates a whole column at once and never clamps unless asked."""
+"""Domains of values. A domain validates a whole column at once and clamps only on request."""
 
 from __future__ import annotations
 
@@ -9,45 +9,65 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 import numpy as np
 from pydantic import BeforeValidator, SerializeAsAny, model_validator
 
-from metricshuffle.errors import DomainError, InputError
+from metricshuffle.errors import DomainError, InputError, WrongRows, argument
 from metricshuffle.models import LARGEST_WHOLE, FrozenModel, Real, TaggedModel, Whole, format_value
 from metricshuffle.numerics.types import Floats, Integers64, Mask
-from metricshuffle.spaces.array_input import Source, as_floats, as_source, clip_finite, indices, raise_domain_error
+from metricshuffle.spaces.array_input import (
+    Source,
+    as_floats,
+    as_source,
+    clip_finite,
+    indices,
+    raise_domain_error,
+)
 
-CLAMP_REMEDY = "Correct such rows; clamped(values) moves values outside to the nearest end, if that is what you want."
+CLAMP_REMEDY = (
+    "Correct such rows; clamped(values) moves values outside to the nearest end, if that is "
+    "what you want."
+)
 
 
 class Domain(TaggedModel, ABC):
-    """A set of values. `validated` turns a column into an array or raises a DomainError naming the first wrong row."""
+    """Set of values."""
 
     kinds: ClassVar[dict[str, type[TaggedModel]]] = {}
     points_are: ClassVar[str]
-    """What its points are to a metric: "numbers", "plane" or "codes"."""
+    """Kind of its points for a metric: "numbers", "plane" or "codes"."""
 
     @abstractmethod
     def validated(self, values: Any) -> Integers64 | Floats:
-        """The values as an array, every one of them inside; DomainError otherwise."""
+        """Return the values as an array.
+
+        Raises:
+            DomainError: if a value lies outside; the message names the first such row.
+        """
 
     @abstractmethod
     def clamped(self, values: Any) -> Integers64 | Floats:
-        """Like `validated`, but values outside move to the nearest end; what is no finite number is still refused."""
+        """Like `validated`, but move values outside to the nearest end.
+
+        Values that are not finite numbers still raise DomainError.
+        """
+
+    def check_claims(self) -> None:
+        """Raise InputError if a received domain claims something false about its values."""
 
     @abstractmethod
     def points(self, validated: Integers64 | Floats) -> Integers64 | Floats:
-        """Validated values as a metric sees them, in units."""
+        """Validated values as points of a metric, in units."""
 
     @abstractmethod
     def extremes(self) -> Integers64 | Floats:
-        """The values among which the one farthest from any value is found, for a monotone metric."""
+        """Values that include the one farthest from any given value, for a monotone metric."""
 
     @property
     @abstractmethod
     def size(self) -> int | None:
-        """How many values there are; None if they are a continuum."""
+        """Number of values; None for a continuum."""
 
     @abstractmethod
     def all_values(self) -> Integers64:
-        """Every value, if they can be counted."""
+        """All values of a finite domain."""
 
     def contains(self, value: Any) -> bool:
         """Whether one value lies inside."""
@@ -59,11 +79,11 @@ class Domain(TaggedModel, ABC):
 
 
 AnyDomain = Annotated[SerializeAsAny[Domain], BeforeValidator(Domain.of_kind)]
-"""The type of a model field that holds any domain."""
+"""Type of a model field that holds any domain."""
 
 
 def not_whole(numbers: Floats) -> Mask:
-    """Where a number has a fractional part (or is NaN)."""
+    """Mask of the numbers with a fractional part, or NaN."""
     with np.errstate(invalid="ignore"):
         broken: Mask = numbers != np.floor(numbers)
     return broken
@@ -78,15 +98,21 @@ class Integers(Domain):
     high: Whole
     unit: str = ""
 
-    def __init__(self, low: int, high: int, unit: str = "", **fields: Any) -> None:
+    def __init__(self, low: int, high: int, unit: str = "", **fields: object) -> None:
         FrozenModel.__init__(self, low=low, high=high, unit=unit, **fields)
 
     @model_validator(mode="after")
     def _has_room(self) -> Self:
         if not self.low < self.high:
-            raise ValueError(f"low must be below high, got low={self.low} and high={self.high}")
+            raise InputError(
+                f"{argument('low')} must be below {argument('high')}, got "
+                f"{argument('low', self.low)} and {argument('high', self.high)}"
+            )
         if self.high - self.low > LARGEST_WHOLE:
-            raise ValueError(f"high - low must be at most 2^53 - 1, got low={self.low} and high={self.high}")
+            raise InputError(
+                f"high - low must be at most 2^53 - 1, got {argument('low', self.low)} and "
+                f"{argument('high', self.high)}"
+            )
         return self
 
     def __str__(self) -> str:
@@ -94,16 +120,26 @@ class Integers(Domain):
 
     def _whole_inside(self, source: Source, numbers: Floats) -> Integers64:
         def reason(row: int) -> str:
-            return "is not a whole number" if numbers[row] != np.floor(numbers[row]) else _side(numbers[row], self.low)
+            return (
+                "is not a whole number"
+                if numbers[row] != np.floor(numbers[row])
+                else _side(numbers[row], self.low)
+            )
 
-        raise_domain_error(source, ~((numbers >= self.low) & (numbers <= self.high)) | not_whole(numbers), str(self), reason, CLAMP_REMEDY)
+        raise_domain_error(
+            source,
+            ~((numbers >= self.low) & (numbers <= self.high)) | not_whole(numbers),
+            str(self),
+            reason,
+            CLAMP_REMEDY,
+        )
         return numbers.astype(np.int64)
 
-    def validated(self, values: Any) -> Integers64:
+    def validated(self, values: object) -> Integers64:
         source = as_source(values, None)
         return self._whole_inside(source, as_floats(source))
 
-    def clamped(self, values: Any) -> Integers64:
+    def clamped(self, values: object) -> Integers64:
         source = as_source(values, None)
         return self._whole_inside(source, clip_finite(source, self.low, self.high))
 
@@ -130,15 +166,21 @@ class Interval(Domain):
     high: Real
     unit: str = ""
 
-    def __init__(self, low: float, high: float, unit: str = "", **fields: Any) -> None:
+    def __init__(self, low: float, high: float, unit: str = "", **fields: object) -> None:
         FrozenModel.__init__(self, low=low, high=high, unit=unit, **fields)
 
     @model_validator(mode="after")
     def _has_room(self) -> Self:
         if not self.low < self.high:
-            raise ValueError(f"low must be below high, got low={self.low!r} and high={self.high!r}")
+            raise InputError(
+                f"{argument('low')} must be below {argument('high')}, got "
+                f"{argument('low', self.low)} and {argument('high', self.high)}"
+            )
         if not math.isfinite(self.high - self.low):
-            raise ValueError(f"high - low must be finite, got low={self.low!r} and high={self.high!r}")
+            raise InputError(
+                f"high - low must be finite, got {argument('low', self.low)} and "
+                f"{argument('high', self.high)}"
+            )
         return self
 
     def __str__(self) -> str:
@@ -146,15 +188,19 @@ class Interval(Domain):
 
     def _inside(self, source: Source, numbers: Floats) -> Floats:
         raise_domain_error(
-            source, ~((numbers >= self.low) & (numbers <= self.high)), str(self), lambda row: _side(numbers[row], self.low), CLAMP_REMEDY
+            source,
+            ~((numbers >= self.low) & (numbers <= self.high)),
+            str(self),
+            lambda row: _side(numbers[row], self.low),
+            CLAMP_REMEDY,
         )
         return numbers
 
-    def validated(self, values: Any) -> Floats:
+    def validated(self, values: object) -> Floats:
         source = as_source(values, None)
         return self._inside(source, as_floats(source))
 
-    def clamped(self, values: Any) -> Floats:
+    def clamped(self, values: object) -> Floats:
         source = as_source(values, None)
         return self._inside(source, clip_finite(source, self.low, self.high))
 
@@ -177,7 +223,7 @@ def _side(number: float, low: float) -> str:
 
 
 class Categories(Domain):
-    """Labels without an order. Validated values are codes: 0 for the first label, 1 for the second, ..."""
+    """Labels without an order. Validated values are codes: 0 for the first label, and so on."""
 
     points_are: ClassVar[str] = "codes"
     kind: Literal["categories"] = "categories"
@@ -185,44 +231,72 @@ class Categories(Domain):
 
     unit: ClassVar[str] = ""
 
-    def __init__(self, labels: Any, **fields: Any) -> None:
+    def __init__(self, labels: object, **fields: object) -> None:
         FrozenModel.__init__(self, labels=labels, **fields)
 
     @model_validator(mode="after")
     def _told_apart(self) -> Self:
         if not self.labels:
-            raise ValueError("labels must name at least one category, got none")
+            raise InputError(f"{argument('labels')} must name at least one category, got none")
         if "" in self.labels:
-            raise ValueError(f"labels must not be empty, but label {self.labels.index('')} (counting from 0) is")
+            raise InputError(
+                f"{argument('labels')} must not be empty, but label "
+                f"{self.labels.index('')} (counting from 0) is"
+            )
         if len(set(self.labels)) < len(self.labels):
             seen: set[str] = set()
             twice = next(label for label in self.labels if label in seen or seen.add(label))  # type: ignore[func-returns-value]
-            raise ValueError(f"labels must differ, but {format_value(twice)} appears more than once")
+            raise InputError(
+                f"{argument('labels')} must differ, but {format_value(twice)} appears more "
+                "than once"
+            )
         return self
 
     def __str__(self) -> str:
         listed = ", ".join(self.labels[:5]) + (", ..." if len(self.labels) > 5 else "")
         return f"the {len(self.labels):,} categories ({listed})"
 
-    def validated(self, values: Any) -> Integers64:
+    def validated(self, values: object) -> Integers64:
         source = as_source(values, None)
         code_of = {label: code for code, label in enumerate(self.labels)}
-        codes = np.array([code_of.get(value, -1) if isinstance(value, str) else -1 for value in source], dtype=np.int64)
+        codes = np.array(
+            [code_of.get(value, -1) if isinstance(value, str) else -1 for value in source],
+            dtype=np.int64,
+        )
         if (codes < 0).any():
-            row, count = int(np.argmax(codes < 0)), int(np.count_nonzero(codes < 0))
-            why = "is not a label" if isinstance(source[row], str) else "is not text, and labels are text"
-            raise DomainError(
-                f"{count:,} of {len(codes):,} values {'is' if count == 1 else 'are'} not in {self}; "
-                f"the first is row {row} (counting from 0): {format_value(source[row])} {why}. Correct the rows or declare the label."
+            row = int(np.argmax(codes < 0))
+            count = int(np.count_nonzero(codes < 0))
+            why = (
+                "is not a label"
+                if isinstance(source[row], str)
+                else "is not text, and labels are text"
             )
+            error = DomainError(
+                f"{count:,} of {len(codes):,} values {'is' if count == 1 else 'are'} not "
+                f"in {self}; "
+                f"the first is row {row} (counting from 0): {format_value(source[row])} "
+                f"{why}. Correct the rows or declare the label."
+            )
+            error.where = WrongRows(
+                np.flatnonzero(codes < 0).tolist(),
+                str(self),
+                lambda _: "is not one of the labels",
+                lambda _: False,
+            )
+            raise error
         return codes
 
-    def clamped(self, values: Any) -> Integers64:
-        raise InputError("Categories have no order, so there is no nearest label to clamp to; use validated(values).")
+    def clamped(self, values: object) -> Integers64:
+        raise InputError(
+            "Categories have no order, so there is no nearest label to clamp to; use "
+            "validated(values)."
+        )
 
-    def labels_of(self, codes: Any) -> list[str]:
-        """The labels of codes."""
-        return [self.labels[code] for code in indices(codes, len(self.labels), f"the codes of {self}")]
+    def labels_of(self, codes: object) -> list[str]:
+        """Labels of the codes."""
+        return [
+            self.labels[code] for code in indices(codes, len(self.labels), f"the codes of {self}")
+        ]
 
     def points(self, validated: Integers64 | Floats) -> Integers64 | Floats:
         return validated

@@ -1,26 +1,24 @@
-"""Metrics that are distances along a tree, as coordinates whose l1 distance is the metric."""
+"""Embedding of tree metrics into coordinates whose l1 distance is the metric."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
 
 from metricshuffle.errors import InputError
 from metricshuffle.numerics.types import Floats, Integers64, Mask
-from metricshuffle.spaces.clusters import Clustered
 from metricshuffle.spaces.combinators import Scaled
+from metricshuffle.spaces.distance_matrix import Matrix
 from metricshuffle.spaces.earth_mover import LINES, finite_space, has_formula
 from metricshuffle.spaces.earth_mover_formulas import subtree_masses
 from metricshuffle.spaces.grid import Grid
-from metricshuffle.spaces.matrix import Matrix
 from metricshuffle.spaces.metrics import Discrete, Metric
 from metricshuffle.spaces.nested_squares import NestedSquares
 from metricshuffle.spaces.space import Space
-from metricshuffle.spaces.tree import Tree
+from metricshuffle.spaces.tree import Clustered, Tree
 
 # 1 GiB of doubles.
 MAX_COORDINATES = 2**27
@@ -28,48 +26,54 @@ MAX_COORDINATES = 2**27
 
 @dataclass(frozen=True, eq=False)
 class TreeEmbedding:
-    """The points of a space as nodes of a tree: `nodes[i]` is the node of point i. Other nodes may lie between them.
+    """Points of a space as nodes of a tree: `nodes[i]` is the node of point i.
 
-    Statement: with f(x)_e = length_e if x lies below link e and 0 otherwise, |f(x) - f(y)|_1 is the distance of x and y, and
-    |mean f under P - mean f under Q|_1 is the earth mover's distance of histograms P and Q. Coordinates are the links, in the
-    order of the nodes they lead up from (`links`). Of a table of distances (Matrix), |f(x) - f(y)|_1 may fall short by 1e-5 of itself.
+    The tree may have further nodes that are not points.
+    Statement: for a point x and a link e let f(x)_e = length_e if x lies below e and 0 otherwise.
+    Then |f(x) - f(y)|_1 is the distance of x and y, and |mean f under P - mean f under Q|_1 is the
+    earth mover's distance of histograms P and Q. The coordinates of f are the links, in the order
+    of the nodes they lead up from (`links`). For a table of distances (Matrix), |f(x) - f(y)|_1 may
+    fall short of the distance by a relative 1e-5.
     """
 
     tree: Tree
     nodes: Integers64
 
     @classmethod
-    def of(cls, space: Any) -> TreeEmbedding | None:
-        """That of a Space, a Domain with its usual metric, or a Metric of known size; None if no tree is known for its metric."""
+    def of(cls, space: object) -> TreeEmbedding | None:
+        """Embedding of a space; None if no tree is known for its metric.
+
+        `space` is a Space, a Domain with its usual metric, or a Metric of known size.
+        """
         listed = finite_space(space)
         return _embedded(listed, listed.metric)
 
     @cached_property
     def links(self) -> Integers64:
-        """The nodes that have a link upwards, in their order: all but the root."""
+        """Nodes that have a link upwards, in their order: all but the root."""
         return np.flatnonzero(self.tree.parents >= 0)
 
     @cached_property
     def edge_of(self) -> Integers64:
-        """Which coordinate belongs to the link from each node upwards; -1 for the root."""
+        """Coordinate of the link from each node upwards; -1 for the root."""
         edges = np.full(len(self.tree.parents), -1)
         edges[self.links] = np.arange(len(self.links))
         return edges
 
     @property
     def lengths(self) -> Floats:
-        """The length of each link, which is the largest value of its coordinate."""
+        """Length of each link, which is the largest value of its coordinate."""
         lengths: Floats = self.tree.lengths[self.links]
         return lengths
 
     @property
     def order(self) -> Integers64:
-        """The nodes, parents before children."""
+        """Nodes, parents before children."""
         return self.tree.order
 
     @cached_property
     def children(self) -> list[Integers64]:
-        """The nodes right below each node."""
+        """Nodes directly below each node."""
         parents = self.tree.parents.astype(np.int64)
         below = np.argsort(parents, kind="stable")
         starts = np.searchsorted(parents[below], np.arange(len(parents) + 1))
@@ -77,7 +81,7 @@ class TreeEmbedding:
 
     @cached_property
     def is_leaf_edge(self) -> Mask:
-        """Whether nothing hangs below the lower end of each link."""
+        """Whether the lower end of each link is a leaf."""
         inner = np.zeros(len(self.tree.parents), dtype=bool)
         inner[self.tree.parents[self.links].astype(np.int64)] = True
         return ~inner[self.links]
@@ -90,19 +94,26 @@ class TreeEmbedding:
 
     @cached_property
     def coordinates(self) -> Floats:
-        """f, one row for each point and one column for each link."""
+        """Table of f, one row for each point and one column for each link."""
         coordinates = self.means(np.eye(len(self.nodes)))
         coordinates.setflags(write=False)
         return coordinates
 
-    def means(self, histograms: Any) -> Floats:
-        """The mean of f under each histogram (rows, over the points): how much lies below each link, times its length."""
+    def means(self, histograms: object) -> Floats:
+        """Mean of f under each histogram: the mass below each link times its length.
+
+        `histograms` has one row per histogram and one column per point.
+        """
         rows = np.atleast_2d(np.asarray(histograms, dtype=np.float64))
         if rows.ndim != 2 or rows.shape[1] != len(self.nodes):
-            raise InputError(f"histograms must have one column for each of the {len(self.nodes):,} points, got shape {rows.shape}.")
+            raise InputError(
+                f"histograms must have one column for each of the {len(self.nodes):,} "
+                f"points, got shape {rows.shape}."
+            )
         if rows.shape[0] * len(self.tree.parents) > MAX_COORDINATES:
             raise InputError(
-                f"{rows.shape[0]:,} histograms with {len(self.links):,} coordinates each do not fit into memory; give them in parts."
+                f"{rows.shape[0]:,} histograms with {len(self.links):,} coordinates each "
+                "do not fit into memory; give them in parts."
             )
         masses = np.zeros((len(rows), len(self.tree.parents)))
         masses[:, self.nodes] = rows
@@ -110,19 +121,23 @@ class TreeEmbedding:
         return means
 
 
-def embedding(space: Any) -> TreeEmbedding:
-    """The l1 embedding of a line, a tree, clusters or labels (given as a Space, a Domain, or a Metric of known size).
+def embedding(space: object) -> TreeEmbedding:
+    """Exact l1 embedding of a line, a tree, clusters or labels.
 
-    A line is a path from its smallest point upwards, D = points - 1; a tree is itself, D = nodes - 1; clusters are
-    `Clustered.tree`, D = clusters * places + clusters; cells of nested squares are `NestedSquares.tree_of`, D = cells and squares but
-    the largest; labels are a star with links of 1/2, D = points; a table is what `tree_below` finds in it.
+    `space` is a Space, a Domain, or a Metric of known size. D is the number of coordinates. A line
+    is a path from its smallest point upwards, D = points - 1; a tree is itself, D = nodes - 1;
+    clusters are `Clustered.tree`, D = clusters * places + clusters; cells of nested squares are
+    `NestedSquares.tree_of`, with D the number of cells and of squares except the largest; labels
+    are a star with links of 1/2, D = points; a table is the tree that `tree_below` finds in it.
     """
     tree_embedding = TreeEmbedding.of(space)
     if tree_embedding is None:
         listed = finite_space(space)
         raise InputError(
-            f"distances under {type(listed.metric).__name__} on {listed.domain} are not known to be distances along a tree, so that there "
-            "is no exact l1 embedding; use a Lipschitz query, whose constant is the price of the difference."
+            f"distances under {type(listed.metric).__name__} on {listed.domain} are not "
+            "known to be distances along a tree, so that there "
+            "is no exact l1 embedding; use a Lipschitz query, whose constant is the price "
+            "of the difference."
         )
     return tree_embedding
 
@@ -135,7 +150,9 @@ def _embedded(space: Space, metric: Metric) -> TreeEmbedding | None:
         return None
     if isinstance(metric, Scaled):
         inner = _embedded(space, metric.metric)
-        return inner and TreeEmbedding(Tree(inner.tree.parents, inner.tree.lengths * metric.factor), inner.nodes)
+        return inner and TreeEmbedding(
+            Tree(inner.tree.parents, inner.tree.lengths * metric.factor), inner.nodes
+        )
     if isinstance(metric, Tree):
         return TreeEmbedding(metric, points)
     if isinstance(metric, Clustered) and metric.inner < 1.0:
@@ -143,7 +160,8 @@ def _embedded(space: Space, metric: Metric) -> TreeEmbedding | None:
     if isinstance(metric, NestedSquares) and isinstance(space.domain, Grid):
         return TreeEmbedding(metric.tree_of(space.domain), points)
     if isinstance(metric, Discrete | Clustered):
-        parents, lengths = np.full(len(points), len(points)), np.full(len(points), 0.5)
+        parents = np.full(len(points), len(points))
+        lengths = np.full(len(points), 0.5)
         return TreeEmbedding(Tree(np.append(parents, -1), np.append(lengths, 0.0)), points)
     if isinstance(metric, LINES) and space.domain.points_are == "numbers":
         positions = np.asarray(space.domain.points(space.domain.all_values()), dtype=np.float64)

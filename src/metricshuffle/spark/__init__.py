@@ -1,1 +1,1 @@
-"""The same plans where data lives on a cluster: `metricshuffle.spark.roles`."""
+"""Plans on Spark clusters: `metricshuffle.spark.roles`."""

@@ -1,4 +1,4 @@
-"""Reports in a DataFrame: which batches there are, that nobody's is there twice, and what they add up to."""
+"""Reports in a DataFrame: their batches, a check for duplicates, and their tally."""
 
 from __future__ import annotations
 
@@ -15,51 +15,81 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 CONSTANTS = ("task", "round", "seeded")
-"""The columns of reports that are the same in every row."""
+"""Columns of reports that are the same in every row."""
 
 
 def is_reports(frame: DataFrame) -> bool:
-    """Whether a frame has the columns of reports."""
+    """Return whether a frame has the columns of reports."""
     return {*CONSTANTS, *partitions.report_names()} <= set(check_frame(frame).columns)
 
 
 def reports_tally(reports: DataFrame, task: Task) -> tuple[Tally, dict[bytes, int]]:
-    """The tally of reports, and how many there are of every batch; refused if some are of another task or here twice."""
+    """Return the tally of reports, and the number of reports of every batch.
+
+    Raises if some are of another task, or repeated.
+    """
     batches = _batches(reports, task)
-    rounds, seeded = {row["round"] for row in batches}, any(row["seeded"] for row in batches)
+    rounds = {row["round"] for row in batches}
+    seeded = any(row["seeded"] for row in batches)
     job = PartitionJob(task.to_json(), round=rounds.pop(), seeded=seeded)
-    added, _, refused = collect_partitions(reports.select("messages"), job, partitions.tally_reports_partition)
+    added, _, refused = collect_partitions(
+        reports.select("messages"), job, partitions.tally_reports_partition
+    )
     if refused or added is None:
-        raise PlanError(refused or "a partition handed back no tally; run it again.")
+        raise PlanError(refused or "a partition returned no tally; run it again.")
     return added, {bytes(row["batch"]): int(row["count(1)"]) for row in batches}
 
 
 def _batches(reports: DataFrame, task: Task) -> list[dict[str, Any]]:
-    """The batches of reports, one row each, all of this task and of one round; nobody's report is here twice."""
+    """Return the batches of reports, one row each; raises unless task and round are the same.
+
+    Also raises if a report occurs twice.
+    """
     digest = task.digest
     with spark_errors("nothing is released"):
-        numbered = reports.selectExpr(*CONSTANTS, "batch", "number as last", "number as total",
-                                      "cast(number as decimal(19,0)) * cast(number as decimal(19,0)) as squares")  # fmt: skip
-        counted = numbered.groupBy(*CONSTANTS, "batch").agg({"*": "count", "last": "max", "total": "sum", "squares": "sum"})
+        numbered = reports.selectExpr(
+            *CONSTANTS,
+            "batch",
+            "number as last",
+            "number as total",
+            "cast(number as decimal(19,0)) * cast(number as decimal(19,0)) as squares",
+        )
+        counted = numbered.groupBy(*CONSTANTS, "batch").agg(
+            {"*": "count", "last": "max", "total": "sum", "squares": "sum"}
+        )
         rows = [row.asDict() for row in counted.collect()]
         if not rows:
             raise InputError("there are no reports in this DataFrame.")
         if any(row["task"] != digest for row in rows):
-            raise PlanError("these reports were made for another task (the digests differ); use the task the clients used.")
+            raise PlanError(
+                "these reports were made for another task (the digests differ); use the "
+                "task the clients used."
+            )
         if len({row["round"] for row in rows}) > 1:
-            raise PlanError("these reports were made in several rounds; rounds are not mixed, so shuffle each by itself.")
+            raise PlanError(
+                "these reports were made in several rounds; rounds are not mixed, so "
+                "shuffle each by itself."
+            )
         task.batch(rows[0]["round"])
         ids = [bytes(row["batch"]) for row in rows]
         if len(set(ids)) != len(ids) or (
             not all(map(_is_complete, rows))
-            and reports.select("batch", "number").distinct().count() != sum(int(row["count(1)"]) for row in rows)
+            and reports.select("batch", "number").distinct().count()
+            != sum(int(row["count(1)"]) for row in rows)
         ):
-            raise PlanError("the same reports are here twice; nobody's report may count twice, so give each batch once.")
+            raise PlanError(
+                "the same reports occur twice; no report may count twice, so give each batch once."
+            )
     return rows
 
 
 def _is_complete(row: dict[str, Any]) -> bool:
-    """Whether a batch is as it was written: the numbers 0 to last once each, by their count, their sum and that of their squares."""
-    count, last = int(row["count(1)"]), int(row["max(last)"])
-    total, squares = last * (last + 1) // 2, last * (last + 1) * (2 * last + 1) // 6
+    """Return whether a batch has the numbers 0 to `last` once each.
+
+    Their count, their sum and the sum of their squares show that.
+    """
+    count = int(row["count(1)"])
+    last = int(row["max(last)"])
+    total = last * (last + 1) // 2
+    squares = last * (last + 1) * (2 * last + 1) // 6
     return (count, int(row["sum(total)"]), int(row["sum(squares)"])) == (last + 1, total, squares)

@@ -1,4 +1,4 @@
-"""What travels: tasks, batches of reports, tallies and releases."""
+"""Files and messages that roles exchange: tasks, batches of reports, tallies and releases."""
 
 from metricshuffle.tasks.release import Release
 from metricshuffle.tasks.report_batches import read_reports, write_reports

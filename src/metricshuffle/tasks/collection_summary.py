@@ -1,7 +1,8 @@
-"""What a collection of sealed reports brought: whose messages arrived, through whom, and what so many of them hide.
+"""Summary of a collection in its release: people, shufflers, and the guarantee as it arrived.
 
-The headline of a release stays the plan's promise, which counts on `honest` reports. What is told here beside it is certified for the
-reports that were released without the declared colluders, never for the number of reports alone.
+The headline of a release remains the plan's guarantee, which counts on `honest` reports. The
+additional statements here are certified for the released reports without the declared colluders,
+never for the number of reports alone.
 """
 
 from __future__ import annotations
@@ -21,21 +22,34 @@ if TYPE_CHECKING:
     from metricshuffle.tasks.task import Task
 
 EPSILON_RELATIVE_TOLERANCE = 1e-3
-"""To this much (relative) the least epsilon is searched for; what is returned was certified."""
+"""Relative tolerance of the search for the smallest epsilon; the result was certified."""
 MAX_EPSILON = 1000.0
-NOT_CERTIFIED_ERRORS = (ConditionError, NotCertified, InputError, ArithmeticError, TypeError, ValueError)
-"""What a received task makes the arithmetic stumble over is not certified."""
-MAX_ADDRESS_LENGTH, MAX_PARTS = 500, 1000
+NOT_CERTIFIED_ERRORS = (
+    ConditionError,
+    NotCertified,
+    InputError,
+    ArithmeticError,
+    TypeError,
+    ValueError,
+)
+"""Errors that the numbers of a received task may cause; they mean "not certified"."""
+MAX_ADDRESS_LENGTH = 500
+MAX_PARTS = 1000
 LONGEST_NOTE = 1000
 
 
 def is_promise_kept(task: Task, epsilon: float, honest: int, rounds: int) -> bool:
-    """Whether the task's promise with that epsilon is certified, at every distance up to its own, if so many reports are honest."""
-    claimed, target = task.guarantee, task.target.model_copy(update={"epsilon": epsilon})
+    """Return whether the task's guarantee with this epsilon is certified for `honest` reports.
+
+    The guarantee must hold at every distance up to the stated one.
+    """
+    claimed = task.guarantee
+    target = task.target.model_copy(update={"epsilon": epsilon})
     try:
         with np.errstate(all="ignore"):
             account = task.protocol.account(task.query, target, honest, rounds)
-            # (the exact law of one person's noise says nothing of several people who move as far in total)
+            # The exact law of one person's noise says nothing about several people who move as far
+            # in total.
             about_as_many = protects_no_less(account.protects, claimed.protects)
             return account.delta <= claimed.delta and about_as_many and account.kept
     except NOT_CERTIFIED_ERRORS:
@@ -43,12 +57,13 @@ def is_promise_kept(task: Task, epsilon: float, honest: int, rounds: int) -> boo
 
 
 def guarantee_for_honest(task: Task, honest: int) -> Guarantee | None:
-    """What one round of a task hides if so many of its reports are honest; None where nothing is certified.
+    """Guarantee of one round of a task with `honest` reports; None if nothing can be certified.
 
-    Where nobody else is counted on that is the task's own promise. Of several rounds this is one by itself: the others may have
-    had fewer people.
+    If the task's guarantee does not count on other people, it is returned unchanged. Otherwise the
+    result covers one round by itself, because other rounds may have had fewer people.
     """
-    claimed, protocol = task.guarantee, task.protocol
+    claimed = task.guarantee
+    protocol = task.protocol
     if claimed.trust.honest_reports is None:
         return claimed
     if honest < 1:
@@ -60,83 +75,122 @@ def guarantee_for_honest(task: Task, honest: int) -> Guarantee | None:
     if is_kept(claimed.epsilon):
         epsilon = last_certified(is_kept, 0.0, claimed.epsilon, relative=EPSILON_RELATIVE_TOLERANCE)
     else:
-        walked = first_certified(is_kept, claimed.epsilon * 1.1, MAX_EPSILON, step=0.1, failing=claimed.epsilon, growth=2.0)
+        walked = first_certified(
+            is_kept,
+            claimed.epsilon * 1.1,
+            MAX_EPSILON,
+            step=0.1,
+            failing=claimed.epsilon,
+            growth=2.0,
+        )
         if walked.passing >= MAX_EPSILON:
             return None
         epsilon = last_certified(is_kept, *walked, relative=EPSILON_RELATIVE_TOLERANCE)
-    promise = protocol.guarantee(task.query, task.target.model_copy(update={"epsilon": epsilon}), honest, 1)
+    promise = protocol.guarantee(
+        task.query, task.target.model_copy(update={"epsilon": epsilon}), honest, 1
+    )
     return promise.model_copy(update={"protects": claimed.protects, "delta": claimed.delta})
 
 
 class Part(FrozenModel):
-    """What the shufflers of one collection let go."""
+    """Output of the shufflers of one collection."""
 
     digest: str
     """SHA-256 of the bytes of the collection."""
     output: str
-    """SHA-256 of the messages that were let go, as the shuffler publishes it."""
+    """SHA-256 of the released messages, as the shuffler publishes it."""
     people: Whole
     left_out: Whole = 0
-    """Reports that shared a message with another one."""
+    """Number of reports that shared a message with another one."""
     unreadable: Whole = 0
-    """Reports of a single message that the analyst could not read; they are not in the answer."""
+    """Number of single-message reports that could not be read; they are not in the answer."""
+    replaced: Whole = 0
+    """Number of messages of piles that could not be read; they count as the first part."""
     witness: str = ""
-    """Where the witness of the last shuffler listened, if it has one."""
+    """Address of the witness of the last shuffler; empty without one."""
     countersignature: str = ""
-    """The witness's under `output`, which was checked with the key that the collection names."""
+    """Countersignature of the witness for `output`, checked with the key in the collection."""
     clock: tuple[str, ...] = ()
-    """What operators did to the clocks of the shufflers meanwhile, as those say publicly: an address and a sentence each."""
+    """Public notes about the shufflers' clocks, leases and databases: address and sentence."""
 
     @model_serializer(mode="wrap")
     def _without_nothing(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """What there is nothing to say of is not written, as before there was anything to say."""
+        """Leave out empty fields, as in files from before these fields existed."""
         written: dict[str, Any] = handler(self)
-        return {name: value for name, value in written.items() if value or name not in ("witness", "countersignature", "clock")}
+        return {
+            name: value
+            for name, value in written.items()
+            if value or name not in ("replaced", "witness", "countersignature", "clock")
+        }
 
     @model_validator(mode="after")
     def _check_values(self) -> Self:
-        if not all(text.isprintable() and len(text) <= LONGEST_NOTE for text in (self.witness, self.countersignature, *self.clock)):
-            raise ValueError("its witness or a note about a clock has strange letters, or too many")
-        if any(len(text) != 64 or set(text) - set("0123456789abcdef") for text in (self.digest, self.output)):
+        if not all(
+            text.isprintable() and len(text) <= LONGEST_NOTE
+            for text in (self.witness, self.countersignature, *self.clock)
+        ):
+            raise ValueError(
+                "its witness or a note about a clock has invalid characters, or is too long"
+            )
+        if any(
+            len(text) != 64 or set(text) - set("0123456789abcdef")
+            for text in (self.digest, self.output)
+        ):
             raise ValueError("its digests must be 64 hexadecimal digits")
-        if min(self.left_out, self.unreadable) < 0 or not self.unreadable < self.people:
-            raise ValueError("its numbers of people cannot be")
+        if (
+            min(self.left_out, self.unreadable, self.replaced) < 0
+            or not self.unreadable < self.people
+        ):
+            raise ValueError("its numbers of people are invalid")
         return self
 
     @property
     def read(self) -> int:
-        """People in the answer."""
+        """Number of people in the answer."""
         return self.people - self.unreadable
 
     def honest_count_given(self, colluders: int) -> int:
-        """Reports that are counted on: without the declared colluders, among whom are all who sent what cannot be read; or without
-        those, if they are more."""
+        """Number of reports that are counted on.
+
+        The declared colluders, who include all people whose reports cannot be read, are subtracted;
+        if there are more unreadable reports than declared colluders, these reports are.
+        """
         return self.people - max(colluders, self.unreadable)
 
 
 class Collected(Part):
-    """What arrived, and what it hides. Of a split all `parts` together, each of which was let go by itself."""
+    """The reports that arrived, and their guarantee; a split has `parts` released one by one."""
 
     hops: tuple[str, ...]
-    """Where the shufflers listened, in the order in which messages travelled."""
+    """Addresses of the shufflers, in the order in which messages travelled."""
     colluders: Whole
-    """How many of the reports may be told to the analyst, as far as the operator declared."""
+    """Number of reports that may be revealed to the analyst, as declared by the operator."""
     admission: Literal["open", "tickets"]
     apart: bool
-    """Whether operator and analyst are different people, as far as the operator says."""
+    """Whether operator and analyst are different people, as declared by the operator."""
     guarantee_as_arrived: Guarantee | None
-    """Certified for the reports that arrived without the declared colluders; None where nothing could be."""
+    """Guarantee for the reports that arrived, less declared colluders; None if not certified."""
     parts: tuple[Part, ...] = ()
-    """Of a split."""
+    """Parts of a split; empty for a single collection."""
     spoiled: tuple[str, ...] = ()
     """Digests of further parts of the split, whose messages were seen and gave no answer."""
 
     @classmethod
     def of(
-        cls, task: Task, parts: tuple[Part, ...], *, hops: tuple[str, ...], colluders: int, admission: str, apart: bool,
+        cls,
+        task: Task,
+        parts: tuple[Part, ...],
+        *,
+        hops: tuple[str, ...],
+        colluders: int,
+        admission: str,
+        apart: bool,
         spoiled: tuple[str, ...] = (),
-    ) -> Self:  # fmt: skip
-        """Of one collection, or of the parts of a split: the guarantee is that of the smallest, because everybody is in one of them."""
+    ) -> Self:
+        """Summarize one collection, or the parts of a split.
+
+        The guarantee is that of the smallest part, because each person is in one of them.
+        """
         honest = min(part.honest_count_given(colluders) for part in parts)
         return cls(
             **_part_totals(parts),
@@ -152,100 +206,216 @@ class Collected(Part):
     @model_validator(mode="after")
     def _check_part_totals(self) -> Self:
         if self.colluders < 0 or not self.hops or len(self.parts) > MAX_PARTS:
-            raise ValueError("its colluders, shufflers or parts cannot be")
-        if not all(hop.isascii() and hop.isprintable() and len(hop) <= MAX_ADDRESS_LENGTH for hop in self.hops):
-            raise ValueError("the address of a shuffler has strange letters")
-        if self.parts and any(getattr(self, name) != value for name, value in _part_totals(self.parts).items()):
+            raise ValueError("its colluders, shufflers or parts are invalid")
+        if not all(
+            hop.isascii() and hop.isprintable() and len(hop) <= MAX_ADDRESS_LENGTH
+            for hop in self.hops
+        ):
+            raise ValueError("the address of a shuffler has invalid characters")
+        if self.parts and any(
+            getattr(self, name) != value for name, value in _part_totals(self.parts).items()
+        ):
             raise ValueError("its parts do not add up to it")
         return self
 
     @property
     def honest(self) -> int:
-        """Reports that are counted on, of the part that has the fewest."""
+        """Number of reports that are counted on, of the part that has the fewest."""
         return min(part.honest_count_given(self.colluders) for part in self.parts or (self,))
 
     def check(self, task: Task, people: int) -> None:
-        """Raise unless it is about a batch of so many people, and no more is said of it than is certified."""
+        """Raise unless the summary is of a batch of `people` and claims only what is certified."""
         if self.read != people:
-            raise PlanError(f"this release is damaged: {self.read:,} people arrived, and {people:,} are in the answer; ask for it again.")
-        stated, claimed = self.guarantee_as_arrived, task.guarantee
+            raise PlanError(
+                f"this release is damaged: {self.read:,} people arrived, and {people:,} "
+                "are in the answer; ask for it again."
+            )
+        stated = self.guarantee_as_arrived
+        claimed = task.guarantee
         if stated is None or (stated == claimed and claimed.trust.honest_reports is None):
             return
         about = ("distance", "unit", "shape", "protects", "delta", "between", "items")
         same = all(getattr(stated, name) == getattr(claimed, name) for name in about)
-        if not same or stated.rounds != 1 or stated.trust != claimed.trust.model_copy(update={"honest_reports": self.honest}):
-            raise PlanError("this release is damaged: what it says of the reports that arrived is about something else; ask for it again.")
+        if (
+            not same
+            or stated.rounds != 1
+            or stated.trust != claimed.trust.model_copy(update={"honest_reports": self.honest})
+        ):
+            raise PlanError(
+                "this release is damaged: its guarantee for the reports that arrived is about "
+                "something else; ask for it again."
+            )
         if not is_promise_kept(task, stated.epsilon, self.honest, 1):
-            raise PlanError("this release says more of the reports that arrived than is certified; do not believe it.")
+            raise PlanError(
+                "this release claims more for the reports that arrived than is certified; do "
+                "not trust it."
+            )
 
     def sentences(self, task: Task) -> list[str]:
-        """What stands below the promises of a release: what arrived, what that hides, and who could have spoiled it."""
-        texts = [self._arrival_text()]
+        """Sentences below the guarantees of a release: arrival, guarantee as arrived, and risks."""
+        texts = [self._arrival_text(task)]
+        dummies = task.protocol.adds_noise
         trusted = task.protocol.trusted != "nobody"
         if trusted:
-            texts.append(self._guarantee_text(task))
+            texts.append(self._dummies_text(task) if dummies else self._guarantee_text(task))
         if self.admission == "open":
             texts.append(
                 "Nobody checked that reports come from different people (open admission)"
-                + ("; whoever sends several takes that many away from those that hide the others." if trusted else ".")
+                + (
+                    "; a person who sends several leaves that many fewer to hide the others."
+                    if trusted and not dummies
+                    else "."
+                )
             )
         else:
             texts.append("Every report spent a ticket; a person who had several was not stopped.")
-        if trusted:
+        if trusted and not dummies:
             who = "The shuffler" if len(self.hops) == 1 else "One of the shufflers"
             texts.append(
-                f"{who} could have dropped all reports but one and added others, and would then learn from this release what one report "
-                "gives away, the second promise; compare the number of people with what was published and with what you know."
+                f"{who} could have dropped all reports but one and added others, and would "
+                "then learn from this release what one report "
+                "gives away, the second promise; compare the number of people with what "
+                "was published and with what you know."
             )
         texts += self._witnessed()
         if not self.apart:
-            texts.append("Operator and analyst are the same, so nobody is kept from linking messages: the second promise is what holds.")
-        if task.protocol.modulus is not None and self.read > 1:
-            texts.append("What people send is not checked: a single one who lies can shift the answer by anything, unseen.")
+            texts.append(
+                "Operator and analyst are the same, so nothing keeps them from linking "
+                "messages: the second promise is what holds."
+            )
+        if self.read > 1 and task.protocol.damage(task.query, self.read).one is None:
+            texts.append(
+                "What people send is not checked: a single one who lies can shift the "
+                "answer by anything, unseen."
+            )
         return texts
 
-    def _arrival_text(self) -> str:
-        through = f"{self.hops[0]}" if len(self.hops) == 1 else f"{len(self.hops)} shufflers ({', '.join(self.hops)})"
-        split = f" in {len(self.parts)} parts, each of which was let go by itself," if self.parts else ""
-        texts = [f"Sealed reports of {self.people:,} people arrived{split} through {through}; collection {self.digest[:16]}."]
+    def _arrival_text(self, task: Task) -> str:
+        through = (
+            f"{self.hops[0]}"
+            if len(self.hops) == 1
+            else f"{len(self.hops)} shufflers ({', '.join(self.hops)})"
+        )
+        split = (
+            f" in {len(self.parts)} parts, each of which was released by itself,"
+            if self.parts
+            else ""
+        )
+        texts = [
+            f"Sealed reports of {self.people:,} people arrived{split} through {through}; "
+            f"collection {self.digest[:16]}."
+        ]
         if self.left_out:
-            texts.append(f"{self.left_out:,} more shared a message with another report and were left out.")
-        if self.spoiled:
             texts.append(
-                f"{len(self.spoiled):,} more part{'s' * (len(self.spoiled) != 1)} of the split gave no answer, because somebody sent "
-                "something else than a report there; for those people the first promise holds if whoever did it was declared as a colluder."
+                f"{self.left_out:,} more shared a message with another report and were left out."
+            )
+        if self.spoiled and task.protocol.adds_noise:
+            texts.append(
+                f"{len(self.spoiled):,} more part{'s' * (len(self.spoiled) != 1)} of the split "
+                "gave no answer, because the totals there cannot be: a shuffler of the chain did "
+                "not add what it should."
+            )
+        elif self.spoiled:
+            texts.append(
+                f"{len(self.spoiled):,} more part{'s' * (len(self.spoiled) != 1)} of the split "
+                "gave no answer, because someone sent something other than a report there; "
+                "for those people the first promise holds if that person was declared as a "
+                "colluder."
+            )
+        if self.replaced:
+            texts.append(
+                f"{self.replaced:,} messages could not be read, and count as the first part of "
+                "their pile, as if people had lied about their values."
             )
         if self.unreadable:
-            texts.append(f"{self.unreadable:,} of them could not be read; they count among the colluders and are not in the answer.")
+            texts.append(
+                f"{self.unreadable:,} of them could not be read; they count among the "
+                "colluders and are not in the answer."
+            )
         return " ".join(texts)
 
+    def _dummies_text(self, task: Task) -> str:
+        """Sentence about the condition of the promise, if shufflers added dummies."""
+        from metricshuffle.protocols.shuffler_noise import ShufflerNoise
+
+        hops = len(self.hops)
+        protocol = task.protocol
+        checked = (
+            "the totals show that no set of dummies is missing"
+            if isinstance(protocol, ShufflerNoise) and protocol.totals.shows_missing_set(hops)
+            else "the totals cannot show whether a set of dummies is missing"
+        )
+        if hops == 1:
+            return (
+                "The first promise holds for any number of reports, if this shuffler drew its "
+                f"dummies and kept them secret; {checked}."
+            )
+        return (
+            f"The first promise holds for any number of reports, if at least one of these {hops} "
+            f"shufflers drew its dummies and kept them secret; {checked}. Each of them can "
+            "subtract only its own from a "
+            "published tally."
+        )
+
     def _witnessed(self) -> list[str]:
-        """Who countersigned that nothing else leaves, and what operators did to clocks."""
+        """Sentences about countersignatures, and public notes of shufflers."""
         parts = self.parts or (self,)
         witnesses = sorted({part.witness for part in parts if part.witness})
         some = "" if all(part.witness for part in parts) else " of some parts"
-        told = [f"The witness {url} countersigned these messages{some}; of one collection it countersigns no other." for url in witnesses]
-        return [*told, *(f"A note about the clock of {note}" for note in dict.fromkeys(note for part in parts for note in part.clock))]
+        countersigned = [
+            f"The witness {url} countersigned these messages{some}; of one collection it "
+            "countersigns no other."
+            for url in witnesses
+        ]
+        return [
+            *countersigned,
+            *(
+                f"A note about the shuffler {note}"
+                for note in dict.fromkeys(note for part in parts for note in part.clock)
+            ),
+        ]
 
     def _guarantee_text(self, task: Task) -> str:
-        fewest = min(self.parts or (self,), key=lambda part: part.honest_count_given(self.colluders))
+        fewest = min(
+            self.parts or (self,), key=lambda part: part.honest_count_given(self.colluders)
+        )
         some = " of the smallest part" if self.parts else ""
         of_whom = f"{self.colluders:,} declared colluders"
         if fewest.unreadable > self.colluders:
-            of_whom = f"{fewest.unreadable:,} that could not be read, more than the {self.colluders:,} declared colluders"
+            of_whom = (
+                f"{fewest.unreadable:,} that could not be read, more than the "
+                f"{self.colluders:,} declared colluders"
+            )
         without = f"the {fewest.people:,} reports{some} without {of_whom}"
-        if self.guarantee_as_arrived is None or not math.isfinite(self.guarantee_as_arrived.epsilon):
-            left = "the first promise is what holds" if self.honest >= task.honest else "not even the first promise is kept"
+        if self.guarantee_as_arrived is None or not math.isfinite(
+            self.guarantee_as_arrived.epsilon
+        ):
+            left = (
+                "the first promise is what holds"
+                if self.honest >= task.honest
+                else "not even the first promise is kept"
+            )
             return f"As it arrived, nothing more can be certified for {without}; {left}."
         alone = "" if task.rounds == 1 else ", this round by itself"
         return f"As it arrived ({without}{alone}): {self.guarantee_as_arrived}"
 
 
 def _part_totals(parts: tuple[Part, ...]) -> dict[str, Any]:
-    """Totals of the parts of a split, under a name that stands for all of them; of a single one what it says."""
-    counts = {name: sum(getattr(part, name) for part in parts) for name in ("people", "left_out", "unreadable")}
+    """Totals of the parts of a split, with digests of all; for a single part its own fields."""
+    counts = {
+        name: sum(getattr(part, name) for part in parts)
+        for name in ("people", "left_out", "unreadable", "replaced")
+    }
     if len(parts) == 1:
         [part] = parts
-        others = {"witness": part.witness, "countersignature": part.countersignature, "clock": part.clock}
+        others = {
+            "witness": part.witness,
+            "countersignature": part.countersignature,
+            "clock": part.clock,
+        }
         return {"digest": part.digest, "output": part.output, **counts, **others}
-    return {"digest": content_digest([part.digest for part in parts]), "output": content_digest([part.output for part in parts]), **counts}
+    return {
+        "digest": content_digest([part.digest for part in parts]),
+        "output": content_digest([part.output for part in parts]),
+        **counts,
+    }

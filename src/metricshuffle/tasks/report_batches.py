@@ -1,4 +1,7 @@
-"""Batches of reports as files: a format name, a header, fixed-length records with a random id each, and a count and checksum at the end."""
+"""Files of report batches: format name, header, fixed-length records, count and checksum.
+
+Each record has a random id.
+"""
 
 from __future__ import annotations
 
@@ -11,27 +14,37 @@ from typing import IO, Any
 
 import numpy as np
 
-from metricshuffle.encodings.binary_frame import CHECKSUM_BYTES, MAX_HEADER_BYTES, checksum, header_integer, read_header
+from metricshuffle.encodings.binary_frame import (
+    CHECKSUM_BYTES,
+    MAX_HEADER_BYTES,
+    checksum,
+    header_integer,
+    read_header,
+)
 from metricshuffle.errors import InputError, PlanError
 from metricshuffle.files import atomic_file, display_name, open_measured
 from metricshuffle.protocols.protocol import Layout, Reports
 from metricshuffle.protocols.tally import ID_BYTES, Batch
 from metricshuffle.tasks.task import Task
 
-# Whether reports were seeded is told by the format: a file of seeded ones cannot pass for another by a cleared flag.
+# The format name marks seeded reports, so that clearing a flag cannot hide them.
 FORMATS = ("metricshuffle-reports/2", "metricshuffle-reports-seeded/2")
 CHUNK_BYTES = 1 << 24
-_LENGTH, _COUNT = struct.Struct("<I"), struct.Struct("<Q")
+_LENGTH = struct.Struct("<I")
+_COUNT = struct.Struct("<Q")
 
 
 def record_type(layout: Layout) -> np.dtype[Any]:
-    """A record of a file: the id of a report and its messages."""
+    """Record of a file: the id of a report and its messages."""
     return np.dtype([("id", np.uint8, (ID_BYTES,)), ("messages", layout.type, (layout.numbers,))])
 
 
 def write_reports(task: Task, path: str | Path, parts: Iterable[Reports]) -> int:
-    """Stream the parts of one batch to a file; returns how many reports there are."""
-    layout, batch_id, count, running = task.protocol.layout, None, 0, checksum()
+    """Stream the parts of one batch to a file; return the number of reports."""
+    layout = task.protocol.layout
+    batch_id = None
+    count = 0
+    running = checksum()
     with atomic_file(path, "wb") as stream:
 
         def write(data: bytes) -> None:
@@ -41,17 +54,26 @@ def write_reports(task: Task, path: str | Path, parts: Iterable[Reports]) -> int
         first_batch: Batch | None = None
         for reports in parts:
             if first_batch is None:
-                first_batch, batch_id = reports.batch, reports.batch_id
+                first_batch = reports.batch
+                batch_id = reports.batch_id
                 task.batch(first_batch.round).check_same(first_batch, "these reports were made")
-                header = {"task": task.digest, "round": first_batch.round, "batch": batch_id.hex(), "type": layout.type.str,
-                          "numbers": layout.numbers}  # fmt: skip
+                header = {
+                    "task": task.digest,
+                    "round": first_batch.round,
+                    "batch": batch_id.hex(),
+                    "type": layout.type.str,
+                    "numbers": layout.numbers,
+                }
                 text = json.dumps(header, separators=(",", ":")).encode()
                 write(FORMATS[first_batch.seeded].encode() + b"\n" + _LENGTH.pack(len(text)) + text)
             first_batch.check_same(reports.batch, "these reports were made")
             if reports.batch_id != batch_id or reports.first != count:
-                raise PlanError("a file holds the parts of one batch, in their order; write every batch to a file of its own.")
+                raise PlanError(
+                    "a file must contain the parts of one batch, in their order; write every "
+                    "batch to its own file."
+                )
             if reports.batch.seeded and not first_batch.seeded:
-                raise PlanError("seeded reports and others are not written to one file.")
+                raise PlanError("seeded reports and others must not be written to one file.")
             records = np.empty(len(reports), dtype=record_type(layout))
             records["id"], records["messages"] = reports.ids, reports.messages
             write(records.tobytes())
@@ -64,17 +86,26 @@ def write_reports(task: Task, path: str | Path, parts: Iterable[Reports]) -> int
 
 
 def read_reports(task: Task, path: str | Path) -> Iterator[Reports]:
-    """Parts of the batch in a file, checked against the task, for truncation and, at the end, by its checksum."""
+    """Iterate over the parts of the batch in a file.
+
+    They are checked against the task, for truncation and, at the end, by the checksum.
+    """
     with open_measured(path) as stream:
         path = display_name(path)
         running = checksum()
         batch, batch_id = _header(task, path, stream, running)
         type_ = record_type(task.protocol.layout)
         start = stream.tell()
-        record_count, remainder = divmod(os.fstat(stream.fileno()).st_size - start - _COUNT.size - CHECKSUM_BYTES, type_.itemsize)
+        record_count, remainder = divmod(
+            os.fstat(stream.fileno()).st_size - start - _COUNT.size - CHECKSUM_BYTES, type_.itemsize
+        )
         if record_count < 1 or remainder:
-            raise PlanError(f"{path} is cut short or damaged: its records do not end where they should; ask for it again.")
-        count, done = record_count, 0
+            raise PlanError(
+                f"{path} is cut short or damaged: its records do not end where they "
+                "should; ask for it again."
+            )
+        count = record_count
+        done = 0
         while done < count:
             rows = min(max(1, CHUNK_BYTES // type_.itemsize), count - done)
             data = stream.read(rows * type_.itemsize)
@@ -85,14 +116,18 @@ def read_reports(task: Task, path: str | Path) -> Iterator[Reports]:
         end = stream.read(_COUNT.size)
         running.update(end)
         if _COUNT.unpack(end)[0] != count or stream.read() != running.digest():
-            raise PlanError(f"{path} is damaged: its checksum does not match its content; ask for it again.")
+            raise PlanError(
+                f"{path} is damaged: its checksum does not match its content; ask for it again."
+            )
 
 
 def _header(task: Task, path: str | Path, stream: IO[bytes], running: Any) -> tuple[Batch, bytes]:
     line = stream.readline(100)
     name = line.rstrip(b"\n").decode("ascii", errors="replace")
     if name not in FORMATS:
-        raise PlanError(f"{path} is not a reports file; give the file that `metricshuffle randomize` wrote.")
+        raise PlanError(
+            f"{path} is not a reports file; give the file that `metricshuffle randomize` wrote."
+        )
     size = stream.read(_LENGTH.size)
     length = _LENGTH.unpack(size)[0] if len(size) == _LENGTH.size else MAX_HEADER_BYTES + 1
     if length > MAX_HEADER_BYTES:
@@ -102,7 +137,9 @@ def _header(task: Task, path: str | Path, stream: IO[bytes], running: Any) -> tu
     header = read_header(text, str(path))
     layout = task.protocol.layout
     if header.get("task") != task.digest:
-        raise PlanError(f"{path} was made for another task (the digests differ); use the task the clients used.")
+        raise PlanError(
+            f"{path} was made for another task (the digests differ); use the task the clients used."
+        )
     if header.get("type") != layout.type.str or header.get("numbers") != layout.numbers:
         raise PlanError(f"{path} has records of another layout than this task's.")
     try:

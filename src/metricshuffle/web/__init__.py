@@ -1,1 +1,1 @@
-"""The page of `metricshuffle web`: a planner in a browser, and a console for collections. No number is computed here."""
+"""Page of `metricshuffle web`: a planner and a console for collections. It computes no numbers."""

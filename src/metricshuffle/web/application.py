@@ -1,4 +1,4 @@
-"""The application: which address shows what."""
+"""ASGI application of the page: its routes and static files."""
 
 from __future__ import annotations
 
@@ -22,18 +22,25 @@ if TYPE_CHECKING:
     from starlette.responses import Response
 
 STATIC = Path(__file__).parent / "static"
-HTMX_VERSION, HTMX_SHA256 = "2.0.11", "d6fdc75f204e6bdefa99b69bf1e6d4ac69b8a364f77929f45c13476b4000f717"
-"""Vendored from the npm package htmx.org (dist/htmx.min.js, Zero-Clause BSD); a test compares the hash."""
+SHARED = ("style.css", "fold.js")
+HTMX_VERSION = "2.0.11"
+HTMX_SHA256 = "d6fdc75f204e6bdefa99b69bf1e6d4ac69b8a364f77929f45c13476b4000f717"
+"""Hash of dist/htmx.min.js, vendored from the npm package htmx.org (Zero-Clause BSD).
+
+A test compares it.
+"""
 TYPES = {"js": "text/javascript; charset=utf-8", "css": "text/css; charset=utf-8"}
 
 
 @cache
 def static_text(name: str) -> str | None:
-    """A script or a style of the page; the style of all pages is a template of theirs."""
-    if name == "style.css":
-        return render_template("style.css")
+    """Return a script or style of the page; some are templates that all pages share."""
+    if name in SHARED:
+        return render_template(name)
     file = STATIC / name
-    return file.read_text(encoding="utf-8") if name in ("htmx.min.js", "web.js", "web.css") else None
+    return (
+        file.read_text(encoding="utf-8") if name in ("htmx.min.js", "web.js", "web.css") else None
+    )
 
 
 async def static(request: Request) -> Response:
@@ -43,7 +50,9 @@ async def static(request: Request) -> Response:
     text = static_text(name)
     if text is None:
         return PlainTextResponse("There is no such file.\n", 404)
-    return Response(text, media_type=TYPES[name.rpartition(".")[2]], headers={"cache-control": "max-age=3600"})
+    return Response(
+        text, media_type=TYPES[name.rpartition(".")[2]], headers={"cache-control": "max-age=3600"}
+    )
 
 
 async def healthy(request: Request) -> Response:
@@ -52,16 +61,23 @@ async def healthy(request: Request) -> Response:
     return JSONResponse({"healthy": True})
 
 
-def application(token: str, port: int, *, local: bool = True, limit: float | None = None, once: str = "") -> AccessGuard:
-    """The whole page, behind its guard; workers start with it and end with it. `once` opens it like the token, but a single time."""
+def application(
+    token: str, port: int, *, local: bool = True, limit: float | None = None, once: str = ""
+) -> AccessGuard:
+    """Build the application behind its access guard; workers start and end with it.
+
+    `once` is another token, which opens the page a single time.
+    """
     from starlette.applications import Starlette
     from starlette.routing import Route
 
     below = root_path(token)
     set_root(below)
     job_service = JobService(limit)
-    planner, uploads = Planner(job_service), Uploads()
-    trying, console = DryRunRoutes(job_service, uploads), Console(job_service, local)
+    planner = Planner(job_service)
+    uploads = Uploads()
+    trying = DryRunRoutes(job_service, uploads)
+    console = Console(job_service, local)
 
     @asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncIterator[None]:
@@ -95,6 +111,7 @@ def application(token: str, port: int, *, local: bool = True, limit: float | Non
         Route("/console/collect", console.collect, methods=["POST"]),
         Route("/console/release/{digest}", console.release),
         Route("/console/join/{digest}", console.join),
+        Route("/console/tickets/{digest}", console.tickets),
         Route("/console/{form}", console.again),
         Route("/static/{name}", static),
         Route("/healthz", healthy),

@@ -1,10 +1,10 @@
-"""The console: collections of one or more shufflers, through the operator's calls; and collecting, with a key of this machine."""
+"""Web console: operators watch, open and abort collections; analysts collect on this machine."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+import time
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,12 +12,18 @@ from typing import TYPE_CHECKING, Any
 import metricshuffle
 from metricshuffle.errors import InputError, MetricShuffleError
 from metricshuffle.report.template_engine import render_template, root
-from metricshuffle.web.access_control import is_within_size
+from metricshuffle.web.access_control import discard_if_larger
+from metricshuffle.web.collection_opening import (
+    OPENING_FIELDS,
+    errors_at_field,
+    read_opening,
+    with_labels,
+)
 from metricshuffle.web.form_fields import FieldErrors
 from metricshuffle.web.job_service import JobService
 from metricshuffle.web.temp_folders import delete_folder, make_temp_folder
 from metricshuffle.web.uploads import PIECE
-from metricshuffle.web.wording_fields import TaskWording, with_wording
+from metricshuffle.web.wording_fields import TaskWording
 
 if TYPE_CHECKING:
     from starlette.datastructures import FormData
@@ -25,11 +31,11 @@ if TYPE_CHECKING:
     from starlette.responses import Response
 
     from metricshuffle.collection.operator.control_api import Opening, Operator
+    from metricshuffle.collection.terms import Collection
 
 MAX_PLAN_BYTES = 8 * 2**20
 ANSWER_SECONDS = 8.0
-"""Seconds for which the page waits for a shuffler before it shows the others without it."""
-MAX_COUNT = 10**13
+"""Seconds to wait for a shuffler before the page shows the others without it."""
 FINAL_STATES = ("aborted", "purged")
 RELEASED_STATES = ("released", "purged")
 
@@ -41,10 +47,10 @@ class WatchedCollection:
     url: str
     digest: str
     asked: str
-    """What people are asked for, in words; "" if that is not known."""
+    """The query in words; "" if it is not known."""
     title: str
     question: str
-    """As the planner wrote them; "" if they are missing."""
+    """Title and question as the planner wrote them; "" if they are missing."""
     state: str
     words: str
     reports: int | None
@@ -53,25 +59,30 @@ class WatchedCollection:
     left: str
     rounds: str
     both: bool
-    """The same person is operator and analyst, as the operator said."""
+    """Whether operator and analyst are the same person, as the operator declared."""
     can_abort: bool
     can_collect: bool
     released: bool
+    tickets: bool
+    """Whether its tickets can be downloaded here."""
     trouble: str
     history: tuple[str, ...] = ()
-    """When its state changed, and what the operator did to the clock."""
+    """Times of its changes of state, and what the operator did to the clock."""
 
 
 @dataclass
 class Console:
-    """What one server knows of shufflers: tokens stay in its memory, and go nowhere but to their shuffler."""
+    """Shufflers and collections that one server knows.
+
+    Tokens stay in its memory and are sent only to their shuffler.
+    """
 
     job_service: JobService
     local: bool
     folder: Path = field(default_factory=make_temp_folder)
     services: dict[str, str] = field(default_factory=dict)
     releases: dict[str, str] = field(default_factory=dict)
-    """Digest of a collection -> its release, as JSON."""
+    """Release of each collection as JSON, by the digest of the collection."""
     rounds: dict[str, int] = field(default_factory=dict)
     apart: dict[str, bool] = field(default_factory=dict)
     asked: dict[str, str] = field(default_factory=dict)
@@ -81,40 +92,56 @@ class Console:
         return self._html(await self._page({}, {}))
 
     async def again(self, request: Request) -> Response:
-        """Somebody typed the address of a form, or came back to it: there is nothing to see, but the console."""
+        """Redirect to the console if the address of a form is opened directly."""
         from starlette.responses import RedirectResponse
 
         return RedirectResponse(f"{root()}/console", 303)
 
     async def _page(self, errors: Mapping[str, str], where: Mapping[str, str]) -> str:
-        """`wrong`: what is wrong beside which field; "" is the form itself, which `where` names with what was typed into it."""
-        if errors and where.get("where") == "open" and not self.services:  # that form is shown only if there is a shuffler to open it at
-            errors, where = {"": " ".join(errors.values())}, {"where": "add"}
+        """Render the console.
+
+        `errors` has a sentence for each field, or for the form itself (""). `where` names the form
+        and has what was typed into it.
+        """
+        # The form "open" is shown only if a shuffler is known.
+        if errors and where.get("where") == "open" and not self.services:
+            errors = {"": " ".join(errors.values())}
+            where = {"where": "add"}
         return render_template(
             "web/console.html.jinja",
             version=metricshuffle.__version__,
             services=sorted(self.services),
             wrong=errors,
             place=where,
-            collections=await self._collections_html(errors if where.get("where") == "collections" else {}, where.get("digest", "")),
+            collections=await self._collections_html(
+                errors if where.get("where") == "collections" else {}, where.get("digest", "")
+            ),
             local=self.local,
         )
 
     async def listed(self, request: Request) -> Response:
-        """Only the collections: the page asks for them again and again."""
+        """Render only the collections, which the page polls."""
         return self._html(await self._collections_html())
 
-    async def _collections_html(self, errors: Mapping[str, str] | None = None, about: str = "") -> str:
-        """`about` is the collection whose form has something wrong in it."""
+    async def _collections_html(
+        self, errors: Mapping[str, str] | None = None, about: str = ""
+    ) -> str:
+        """Render the collections; `about` is the digest of the one whose form has an error."""
         watched: list[WatchedCollection] = []
         silent: list[str] = []
         urls = list(self.services)
         answers = await asyncio.gather(
-            *(asyncio.wait_for(asyncio.to_thread(self._statuses, url), ANSWER_SECONDS) for url in urls), return_exceptions=True
+            *(
+                asyncio.wait_for(asyncio.to_thread(self._statuses, url), ANSWER_SECONDS)
+                for url in urls
+            ),
+            return_exceptions=True,
         )
         for url, answer in zip(urls, answers, strict=True):
             if isinstance(answer, TimeoutError):
-                silent.append(f"{url} has not answered for {ANSWER_SECONDS:g} seconds; it is asked again.")
+                silent.append(
+                    f"{url} has not answered for {ANSWER_SECONDS:g} seconds; the page tries again."
+                )
             elif isinstance(answer, MetricShuffleError):
                 silent.append(str(answer))
             elif isinstance(answer, BaseException):
@@ -122,12 +149,20 @@ class Console:
             else:
                 watched += answer
         field_errors = errors or {}
-        if "key" in field_errors and not (self.local and any(it.digest == about and it.can_collect and not it.released for it in watched)):
-            silent.append(field_errors["key"])  # the field that it is about is not there any more
+        if "key" in field_errors and not (
+            self.local
+            and any(it.digest == about and it.can_collect and not it.released for it in watched)
+        ):
+            silent.append(field_errors["key"])  # its field is not shown any more
         return render_template(
-            "web/collections.html.jinja", watched=watched, silent=silent, services=bool(self.services), local=self.local,
-            wrong=field_errors, about=about,
-        )  # fmt: skip
+            "web/collections.html.jinja",
+            watched=watched,
+            silent=silent,
+            services=bool(self.services),
+            local=self.local,
+            wrong=field_errors,
+            about=about,
+        )
 
     def _operator(self, url: str) -> Operator:
         from metricshuffle.collection.operator.control_api import Operator
@@ -140,28 +175,49 @@ class Console:
         operator = self._operator(url)
         return [self._watched_collection(url, status) for status in operator.statuses()]
 
-    def _watched_collection(self, url: str, status: dict[str, Any]) -> WatchedCollection:
-        import time
-
+    def _watched_collection(self, url: str, status: Mapping[str, Any]) -> WatchedCollection:
         from metricshuffle.collection.terms import parse_time
 
-        digest, state, minimum = str(status["digest"]), str(status["state"]), int(status["minimum"])
-        reports = status.get("people") if status.get("people") is not None else status.get("reports")
+        digest = str(status["digest"])
+        state = str(status["state"])
+        minimum = int(status["minimum"])
+        reports = (
+            status.get("people") if status.get("people") is not None else status.get("reports")
+        )
         self._load_terms(url, digest)
         left = parse_time(str(status["until"])) - time.time()
         rounds = self.rounds.get(digest)
         left_after = 0 if rounds is None else max(0, rounds - int(status["round"]))
-        rounds_text = "the only round" if rounds == 1 else f"round {status['round']} of {rounds}; {left_after} left after it"
+        rounds_text = (
+            "the only round"
+            if rounds == 1
+            else f"round {status['round']} of {rounds}; {left_after} left after it"
+        )
         return WatchedCollection(
-            url, digest, self.asked.get(digest, ""), self.tasks[digest].title, self.tasks[digest].question, state,
-            STATE_TEXTS.get(state, state) + (f": {status['reason']}" if status.get("reason") else ""), reports, minimum,
-            min(1.0, (reports or 0) / max(minimum, 1)), _duration(left) if state == "open" else "", rounds_text if rounds else "",
-            not self.apart.get(digest, True), state not in (*FINAL_STATES, *RELEASED_STATES), state == "released", digest in self.releases,
-            str(status.get("trouble", "")), _history(status),
-        )  # fmt: skip
+            url,
+            digest,
+            self.asked.get(digest, ""),
+            self.tasks[digest].title,
+            self.tasks[digest].question,
+            state,
+            STATE_TEXTS.get(state, state)
+            + (f": {status['reason']}" if status.get("reason") else ""),
+            reports,
+            minimum,
+            min(1.0, (reports or 0) / max(minimum, 1)),
+            _duration(left) if state == "open" else "",
+            rounds_text if rounds else "",
+            not self.apart.get(digest, True),
+            state not in (*FINAL_STATES, *RELEASED_STATES),
+            state == "released",
+            digest in self.releases,
+            self._tickets_file(digest).is_file(),
+            str(status.get("trouble", "")),
+            _history(status),
+        )
 
     def _load_terms(self, url: str, digest: str) -> None:
-        """Read a collection once, for what its status does not say."""
+        """Read a collection, once, to learn what its status does not contain."""
         if digest in self.rounds:
             return
         collection = self._collection(url, digest)
@@ -170,7 +226,7 @@ class Console:
         self.asked[digest] = f"{query_text[:1].upper()}{query_text[1:]}"
         self.tasks[digest] = TaskWording.of(collection.task)
 
-    def _collection(self, url: str, digest: str) -> Any:
+    def _collection(self, url: str, digest: str) -> Collection:
         import httpx
 
         from metricshuffle.collection.terms import Collection
@@ -186,7 +242,7 @@ class Console:
         return Collection(answer.content)
 
     async def add(self, request: Request) -> Response:
-        """A shuffler and its operator's token, which is tried at once."""
+        """Add a shuffler and its operator's token, which is tried at once."""
         form = await request.form()
 
         def added() -> None:
@@ -197,7 +253,14 @@ class Console:
                 url = validate_address(_text(form, "url").rstrip("/"), "the address")
             token = _text(form, "token")
             if not token:
-                raise FieldErrors({"token": "The operator's token is missing; it is in the file operator.token of the shuffler's keys."})
+                raise FieldErrors(
+                    {
+                        "token": (
+                            "The operator's token is missing; it is in the file operator.token "
+                            "of the shuffler's keys."
+                        )
+                    }
+                )
             try:
                 Operator(url, token).statuses()
             except MetricShuffleError as error:
@@ -209,51 +272,66 @@ class Console:
 
     async def remove(self, request: Request) -> Response:
         form = await request.form()
-        return await self._run_action(lambda: self.services.pop(_text(form, "url"), None), "add", {})
+        return await self._run_action(
+            lambda: self.services.pop(_text(form, "url"), None), "add", {}
+        )
 
     async def open(self, request: Request) -> Response:
         """Open a collection of a plan or task at a shuffler."""
-        if not is_within_size(request, MAX_PLAN_BYTES + PIECE):
-            async for _ in request.stream():  # a browser listens only when it has said everything
-                pass
-            errors = {"plan": f"This file is too large to be a plan or a task, which have at most {MAX_PLAN_BYTES // 2**20} MB."}
+        if await discard_if_larger(request, MAX_PLAN_BYTES + PIECE):
+            errors = {
+                "plan": (
+                    "This file is too large to be a plan or a task, which have at most "
+                    f"{MAX_PLAN_BYTES // 2**20} MB."
+                )
+            }
             return self._html(await self._page(errors, {"where": "open"}))
-        async with request.form(max_files=1, max_fields=20) as form:
-            upload: Any = form.get("plan")
-            text = "" if upload is None or isinstance(upload, str) else (await upload.read()).decode("utf-8", "replace")
-            words = {name: _text(form, name) for name in ("url", "title", "question", "analyst", "closes", "colluders", "round", "same")}
+        async with request.form(max_files=1, max_fields=30) as form:
+            upload = form.get("plan")
+            text = (
+                ""
+                if upload is None or isinstance(upload, str)
+                else (await upload.read()).decode("utf-8", "replace")
+            )
+            words = {name: _text(form, name) for name in OPENING_FIELDS}
         return await self._run_action(lambda: self._open(text, words), "open", words)
 
     def _open(self, text: str, words: dict[str, str]) -> None:
-        import time
+        from metricshuffle.collection.keys import write_secret
+        from metricshuffle.collection.operator.control_api import (
+            check_round_is_free,
+            open_at_all_hops,
+        )
 
-        from metricshuffle.collection.keys import analyst_of
-        from metricshuffle.collection.operator.control_api import Opening, check_round_is_free, open_at_all_hops, parse_time_option
-
-        if not text:
-            raise FieldErrors({"plan": "Choose the plan or the task, as the planner page or `metricshuffle plan --save` wrote it."})
-        with errors_at_field("plan"):
-            task = with_wording(_task(text), words)
-        with errors_at_field("analyst"):
-            analyst = analyst_of(words["analyst"])
-        now = time.time()
-        with errors_at_field("closes"):
-            closes = parse_time_option(words["closes"] or "1h", now, "“Closes in”")
-            if closes <= now:
-                raise InputError("“Closes in” must lie in the future.")
-        colluders, number = _count("colluders", words["colluders"], 0), _count("round", words["round"], 1)
-        with errors_at_field("round" if number > task.rounds else "colluders"):
-            opening = Opening(
-                task=task, analyst=analyst, colluders=colluders, opens=int(now), closes=closes, extends=closes, retention=30 * 86400,
-                round=number, apart=not words["same"],
-            )  # fmt: skip
+        opening = read_opening(text, words, time.time())
         operator = self._operator(words["url"])
         check_round_is_free([operator], opening)
         self._check_other_words(operator, opening)
-        open_at_all_hops([operator], opening.collection(1, [operator.new_hop()]), [])
+        collection = opening.collection(1, [operator.new_hop(words["run_by"])])
+        tickets = opening.new_tickets()
+        if tickets:  # on disk before the shuffler has them, as in the command line
+            lines = "".join(f"{ticket.hex()}\n" for ticket in tickets)
+            write_secret(self._tickets_file(collection.digest), lines.encode())
+        open_at_all_hops([operator], collection, tickets)
+
+    def _tickets_file(self, digest: str) -> Path:
+        return self.folder / f"tickets-{digest[:16]}.txt"
+
+    async def tickets(self, request: Request) -> Response:
+        """Send the tickets of a collection that was opened here."""
+        from starlette.responses import PlainTextResponse
+
+        file = self._tickets_file(validate_digest(request.path_params["digest"]))
+        if not file.is_file():
+            return PlainTextResponse("There are no tickets of this collection here.\n", 404)
+        headers = {"content-disposition": f'attachment; filename="{file.name}"'}
+        return PlainTextResponse(file.read_text(encoding="ascii"), headers=headers)
 
     def _check_other_words(self, operator: Operator, opening: Opening) -> None:
-        """Raise if that round of the plan was opened with another title or question: the same people would report twice."""
+        """Raise if this round of the plan was opened with another title or question.
+
+        Otherwise the same people would report twice.
+        """
         wordless = opening.task.reworded().digest
         for status in operator.statuses():
             digest = str(status["digest"])
@@ -261,7 +339,8 @@ class Console:
             if self.tasks[digest].wordless == wordless and status["round"] == opening.round:
                 raise FieldErrors(
                     {
-                        "plan": f"Round {opening.round} of this plan was opened with other words, {digest[:16]} ({status['state']}): "
+                        "plan": f"Round {opening.round} of this plan was opened with another title "
+                        f"or question, {digest[:16]} ({status['state']}): "
                         "nobody may report twice; open the next round, or make another plan."
                     }
                 )
@@ -269,33 +348,52 @@ class Console:
     async def abort(self, request: Request) -> Response:
         form = await request.form()
         reason = _text(form, "reason") or "the operator aborted it"
-        url, digest = _text(form, "url"), _text(form, "digest")
-        return await self._run_action(lambda: self._operator(url).abort(validate_digest(digest), reason), "collections", {"digest": digest})
+        url = _text(form, "url")
+        digest = _text(form, "digest")
+        return await self._run_action(
+            lambda: self._operator(url).abort(validate_digest(digest), reason),
+            "collections",
+            {"digest": digest},
+        )
 
     async def collect(self, request: Request) -> Response:
-        """Fetch, open and estimate, with the analyst's key in a file of this machine."""
+        """Fetch, decrypt and estimate, with the analyst's key in a file on this machine."""
         form = await request.form()
-        url, digest, key = _text(form, "url"), _text(form, "digest"), _text(form, "key")
+        url = _text(form, "url")
+        digest = _text(form, "digest")
+        key = _text(form, "key")
         try:
             if not self.local:
-                raise InputError("the analyst's key stays on her machine; run metricshuffle web there to collect.")
+                raise InputError(
+                    "the analyst's key stays on the analyst's machine; run metricshuffle web "
+                    "there to collect."
+                )
             if not key:
-                raise InputError("Where is the analyst's key? Give the path of the file that `metricshuffle analyst key` wrote.")
+                raise InputError(
+                    "Where is the analyst's key? Give the path of the file that "
+                    "`metricshuffle analyst key` wrote."
+                )
             served = (await asyncio.to_thread(self._collection, url, digest)).served
             output = str(self.folder / f"release-{digest[:16]}.json")
-            result = await self.job_service.run_for_window("collect", "", served=served, key=key, output=output)
+            result = await self.job_service.run_for_window(
+                "collect", "", served=served, key=key, output=output
+            )
             self.releases[digest] = result["release"]
         except MetricShuffleError as error:
-            return self._html(await self._page({"key": str(error)}, {"where": "collections", "digest": digest, "key": key}))
+            return self._html(
+                await self._page(
+                    {"key": str(error)}, {"where": "collections", "digest": digest, "key": key}
+                )
+            )
         return await self.again(request)
 
     async def release(self, request: Request) -> Response:
-        """The release of a collection: its chart and promises, or the file."""
+        """Show the chart and the guarantees of a release, or send its file."""
         from starlette.responses import PlainTextResponse, Response
 
         digest = request.path_params["digest"]
         if digest not in self.releases:
-            return PlainTextResponse("There is no release of it here.\n", 404)
+            return PlainTextResponse("There is no release of this collection here.\n", 404)
         if "download" in request.query_params:
             headers = {"content-disposition": f'attachment; filename="release-{digest[:16]}.json"'}
             return Response(self.releases[digest], media_type="application/json", headers=headers)
@@ -310,29 +408,54 @@ class Console:
         return self._html(page)
 
     async def join(self, request: Request) -> Response:
-        """The link for people who take part, and the same as a QR code."""
+        """Show the link for participants, also as a QR code."""
+        import base64
         import io
 
         import segno
 
-        url, digest = request.query_params.get("url", ""), request.path_params["digest"]
+        url = request.query_params.get("url", "")
+        digest = request.path_params["digest"]
         if url not in self.services:
-            return self._html(await self._page({"": "This shuffler is not known here; add it first."}, {"where": "add"}))
-        link, qr_image = f"{url}/join/{validate_digest(digest)}", io.BytesIO()
-        segno.make(link, error="m").save(qr_image, kind="svg", xmldecl=False, svgns=True, scale=4, border=2)
-        inner = render_template("web/join_link.html.jinja", link=link, qr=qr_image.getvalue().decode(), digest=digest)
+            return self._html(
+                await self._page(
+                    {"": "This shuffler is not known here; add it first."}, {"where": "add"}
+                )
+            )
+        link = f"{url}/join/{validate_digest(digest)}"
+        qr_image = io.BytesIO()
+        segno.make(link, error="m").save(
+            qr_image, kind="svg", xmldecl=False, svgns=True, scale=8, border=4
+        )
+        inner = render_template(
+            "web/join_link.html.jinja",
+            link=link,
+            qr=qr_image.getvalue().decode(),
+            qr_data=base64.b64encode(qr_image.getvalue()).decode(),
+            digest=digest,
+        )
         return self._html(
-            render_template("web/alone.html.jinja", title="Take part", back="/console", inner=inner, version=metricshuffle.__version__)
+            render_template(
+                "web/alone.html.jinja",
+                title="Take part",
+                back="/console",
+                inner=inner,
+                version=metricshuffle.__version__,
+            )
         )
 
-    async def _run_action(self, work: Callable[[], Any], where: str, typed: dict[str, str]) -> Response:
-        """Do it, and show the console again; a sentence where it was asked if it cannot be."""
+    async def _run_action(
+        self, work: Callable[[], object], where: str, typed: dict[str, str]
+    ) -> Response:
+        """Run an action and show the console again; if it fails, with a sentence in its form."""
         from starlette.responses import RedirectResponse
 
         try:
             await asyncio.to_thread(work)
         except MetricShuffleError as error:
-            errors = error.sentences if isinstance(error, FieldErrors) else {"": _with_labels(str(error))}
+            errors = (
+                error.sentences if isinstance(error, FieldErrors) else {"": with_labels(str(error))}
+            )
             return self._html(await self._page(errors, {"where": where, **typed}))
         return RedirectResponse(f"{root()}/console", 303)
 
@@ -342,7 +465,7 @@ class Console:
         return HTMLResponse(text)
 
     def close(self) -> None:
-        """Releases that were not downloaded go with the server, like everything else here."""
+        """Delete the releases, also those that were not downloaded."""
         delete_folder(self.folder)
 
 
@@ -357,44 +480,10 @@ STATE_TEXTS = {
 }
 
 
-@contextmanager
-def errors_at_field(name: str) -> Iterator[None]:
-    """What is wrong here stands beside that field."""
-    try:
-        yield
-    except FieldErrors:
-        raise
-    except MetricShuffleError as error:
-        text = _with_labels(str(error))
-        raise FieldErrors({name: f"{text[:1].upper()}{text[1:]}"}) from None
-
-
-def _count(name: str, text: str, minimum: int) -> int:
-    if not (text.isascii() and text.isdigit() and len(text) <= len(str(MAX_COUNT)) and minimum <= int(text) <= MAX_COUNT):
-        raise FieldErrors({name: f"{name.capitalize()} must be a whole number of at least {minimum}, got {text[:40]!r}."})
-    return int(text)
-
-
 def validate_digest(text: str) -> str:
     if len(text) != 64 or set(text) - set("0123456789abcdef"):
         raise InputError("a collection is named by 64 hexadecimal digits.")
     return text
-
-
-def _task(text: str) -> Any:
-    """The task in a plan or a task file."""
-    import json
-
-    from metricshuffle.planning import Plan
-    from metricshuffle.tasks.task import TASK_FORMAT, Task
-
-    try:
-        named = json.loads(text).get("format")
-    except (ValueError, AttributeError):
-        raise InputError("this file is neither a plan nor a task.") from None
-    task = Task.from_json(text) if named == TASK_FORMAT else Plan.from_json(text).task
-    task.verify_once()  # nobody is to be asked for what is not kept
-    return task
 
 
 def _text(form: FormData, name: str) -> str:
@@ -402,20 +491,18 @@ def _text(form: FormData, name: str) -> str:
     return value.strip() if isinstance(value, str) else ""
 
 
-def _with_labels(text: str) -> str:
-    return (
-        text.replace("--closes", "“Closes in”")
-        .replace("--colluders", "“Colluders”")
-        .replace("--round", "“Round”")
-        .replace("--honest", "“Honest people”")
-    )
-
-
-def _history(status: dict[str, Any]) -> tuple[str, ...]:
-    """What happened to a collection and when, as far as its shuffler says so."""
-    changes = [f"{name} at {status[key]}" for name, key in (("sealed", "sealed_at"), ("released", "released_at")) if status.get(key)]
+def _history(status: Mapping[str, Any]) -> tuple[str, ...]:
+    """What happened to a collection and when, as far as its shuffler says."""
+    changes = [
+        f"{name} at {status[key]}"
+        for name, key in (("sealed", "sealed_at"), ("released", "released_at"))
+        if status.get(key)
+    ]
     sentence = ", ".join(changes)
-    return (*([f"{sentence[:1].upper()}{sentence[1:]}."] if changes else []), *map(str, status.get("clock") or ()))
+    return (
+        *([f"{sentence[:1].upper()}{sentence[1:]}."] if changes else []),
+        *map(str, status.get("clock") or ()),
+    )
 
 
 def _duration(seconds: float) -> str:

@@ -1,105 +1,107 @@
-"""What can be taken along: files and texts, each the same as the command line makes."""
+"""Files of a plan that the page offers for download, the same as the command line writes."""
 
 from __future__ import annotations
 
 import shlex
 from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from metricshuffle.planning.consent import consent
-from metricshuffle.report.report_page import report
-from metricshuffle.report.sections.assessment import assess_collection
-from metricshuffle.web.results import PlanResult
+if TYPE_CHECKING:
+    from metricshuffle.web.results import PlanResult
+
+JSON = "application/json"
+TEXT = "text/plain; charset=utf-8"
+HTML = "text/html; charset=utf-8"
 
 MAX_LINE_LENGTH = 100
-"""Characters of a line of the command, beyond which it goes on in the next one."""
+"""Maximum characters in a line of the command."""
 
 
 def command(result: PlanResult) -> str:
-    """The same plan on the command line."""
-    words = [
-        f"{option} {_quoted(option, value)}".rstrip()
-        for option, value in (*result.options, ("--save", "plan.json"), ("--task", "task.json"))
-    ]
-    lines, line = [], "metricshuffle plan"
-    for word in words:
-        if len(line) + len(word) > MAX_LINE_LENGTH:
+    """The command line that makes the same plan."""
+    lines = []
+    line = "metricshuffle plan"
+    for option in (
+        *result.asked.request.to_command(),
+        ("--save", "plan.json"),
+        ("--task", "task.json"),
+    ):
+        words = " ".join(map(shlex.quote, option))
+        if len(line) + len(words) > MAX_LINE_LENGTH:
             lines.append(line)
             line = " "
-        line = f"{line} {word}"
+        line = f"{line} {words}"
     return " \\\n".join([*lines, line]) + "\n"
 
 
-def _quoted(option: str, value: str) -> str:
-    return value if option == "--box" else shlex.quote(value) if value else ""
-
-
 def arguments(result: PlanResult) -> list[str]:
-    """The same as `command`, as a list of words without what would be written."""
-    listed = ["plan"]
-    for option, value in result.options:
-        listed += [option, *(value.split() if option == "--box" else [value] if value else [])]
-    return listed
+    """The same as a list of arguments, without the output files."""
+    return ["plan", *(word for option in result.asked.request.to_command() for word in option)]
 
 
 def python(result: PlanResult) -> str:
-    """The same plan in Python."""
-    question = result.asked
-    shape = ', shape="flat"' if question.flat else ""
-    if question.first == "accuracy":
-        call, target = (
-            "ms.plan_for_error",
-            [
-                f"{question.error!r},  # how far the answer may be off",
-                f"{question.delta!r},  # delta",
-                f"{question.distance!r},  # distance",
-            ],
-        )
-    else:
-        call, target = (
-            "ms.plan",
-            [f"ms.Target(epsilon={question.epsilon!r}, delta={question.delta!r}, distance={question.distance!r}{shape}),"],
-        )
-    options = {name: value for name, value in question.choices.items() if value is not None}
-    if question.first == "accuracy" and question.flat:
-        options["shape"] = "flat"
-    lines = [
-        "import metricshuffle as ms",
-        "",
-        f"plan = {call}(",
-        f"    {question.python},",
-        *(f"    {line}" for line in target),
-        f"    users={question.users!r},",
-        f"    honest={question.honest!r},",
-        *(f"    {name}={value!r}," for name, value in options.items()),
-        ")",
-        "print(plan)",
-        'plan.save("plan.json", "task.json")',
-        "",
-    ]
-    return "\n".join(lines)
+    """Python code that makes the same plan."""
+    return (
+        "import metricshuffle as ms\n\nplan = "
+        f'{result.asked.request.to_python()}\nprint(plan)\nplan.save("plan.json", '
+        '"task.json")\n'
+    )
 
 
 def assessment(result: PlanResult) -> str:
-    """Paragraphs for an assessment, as report.html has them."""
+    """Paragraphs of an assessment, as in report.html."""
+    from metricshuffle.report.sections.assessment import assess_collection
+
     texts = assess_collection(result.collection).texts
     return (
-        "\n\n".join(part for text in texts for part in (text.title, *(f"{heading}. {words}" for heading, words in text.paragraphs))) + "\n"
+        "\n\n".join(
+            part
+            for text in texts
+            for part in (text.title, *(f"{heading}. {words}" for heading, words in text.paragraphs))
+        )
+        + "\n"
     )
 
 
 def consent_text(result: PlanResult) -> str:
-    """For the people who are asked, as `metricshuffle explain` says it; what is promised is verified first."""
+    """Text for participants, as `metricshuffle explain` writes it; the guarantee is verified."""
+    from metricshuffle.planning.consent import consent
+
     task = result.plan.task
     return consent(task, expected_error=result.plan.choice.expected_error).text
 
 
-DOWNLOADS: dict[str, tuple[str, Callable[[PlanResult], str]]] = {
-    "plan.json": ("application/json", lambda result: result.plan.to_json() + "\n"),
-    "task.json": ("application/json", lambda result: result.plan.task.to_json() + "\n"),
-    "assessment.txt": ("text/plain", assessment),
-    "consent.txt": ("text/plain", consent_text),
-    "plan.sh": ("text/plain", command),
-    "plan.py": ("text/plain", python),
-    "report.html": ("text/html", lambda result: report(result.collection)),
+def report_html(result: PlanResult) -> str:
+    """HTML report on the plan."""
+    from metricshuffle.report.report_page import report
+
+    return report(result.collection)
+
+
+@dataclass(frozen=True)
+class Download:
+    """A file that a page offers: its title, its type, and the function that writes it."""
+
+    title: str
+    media_type: str
+    write: Callable[[PlanResult], str]
+
+
+DOWNLOADS = {
+    "plan.json": Download(
+        "The plan: every candidate, and the task", JSON, lambda result: result.plan.to_json() + "\n"
+    ),
+    "task.json": Download(
+        "The task that travels to clients, shuffler and analyst",
+        JSON,
+        lambda result: result.plan.task.to_json() + "\n",
+    ),
+    "assessment.txt": Download("Paragraphs for a data-protection assessment", TEXT, assessment),
+    "consent.txt": Download(
+        "What taking part means, for the people who are asked", TEXT, consent_text
+    ),
+    "plan.sh": Download("The same as a command line", TEXT, command),
+    "plan.py": Download("The same in Python", TEXT, python),
+    "report.html": Download("One page about the plan, to hand on", HTML, report_html),
 }
-"""name -> type of the file, and what makes it"""

@@ -1,21 +1,20 @@
-"""The cards for engineers: what shuffling adds to a randomizer (amplify), and which local metric gives what is wanted (solve)."""
+"""Results of the cards for engineers: `amplify`, and `solve` for a local metric."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 from metricshuffle.errors import MetricShuffleError
 from metricshuffle.numerics.rounding import format_delta, format_epsilon, format_number
-from metricshuffle.report.components import BigNumber, Table
+from metricshuffle.report.components import BigNumber, TextTable
 from metricshuffle.report.template_engine import render_template
-from metricshuffle.web.engineer_cards import ENGINEER_CARDS
+from metricshuffle.web.engineer_cards import ENGINEER_CARDS, RANDOMIZER_FIELDS
 from metricshuffle.web.form_fields import FieldErrors, FormReader
 from metricshuffle.web.forms import field_errors_of
 
 
 def engineer_html(card_name: str, typed: Mapping[str, str]) -> str:
-    """The answer of one of the two cards."""
+    """Render the answer of one of the two cards."""
     card = ENGINEER_CARDS[card_name]
     words = FormReader(card.fields, card.filled(typed))
     try:
@@ -27,7 +26,9 @@ def engineer_html(card_name: str, typed: Mapping[str, str]) -> str:
 
 
 def _read_common(words: FormReader) -> tuple[int, str, float]:
-    users, honest, delta = words.whole("users"), words.number("honest"), words.number("delta")
+    users = words.whole("users")
+    honest = words.number("honest")
+    delta = words.number("delta")
     if honest is not None and not 0.0 < honest <= 100.0:
         words.refuse("honest", f"is a share between 0 and 100 %, got {words.text('honest')}.")
     if delta is not None and not 0.0 < delta < 1.0:
@@ -47,47 +48,76 @@ def _read_positive(words: FormReader, *names: str) -> list[float]:
     return values
 
 
+def _read_options(words: FormReader, name: str) -> dict[str, float]:
+    """Read the fields of a randomizer as values of the command's options."""
+    values: dict[str, float] = {}
+    for field in RANDOMIZER_FIELDS[name]:
+        if field in ("low", "high"):
+            value: float | None = words.number(field)
+        elif words.fields[field].kind == "whole":
+            value = words.whole(field)
+        else:
+            (value,) = _read_positive(words, field)
+        values[field.replace("_", "-")] = value or 0
+    if "low" in values:
+        words.ordered("low", "high", values["low"], values["high"])
+    return values
+
+
 def amplify_html(words: FormReader) -> str:
-    """As `metricshuffle amplify --json` has it, and in words."""
+    """Render the result of `metricshuffle amplify --json`, and its explanation."""
     from metricshuffle.amplification.amplify import amplify, amplify_generic, amplify_metric
-    from metricshuffle.randomizers import KaryRandomizedResponse, LaplaceOnInterval
+    from metricshuffle.amplification.named_randomizers import build_randomizer, option_names
 
     users, honest, delta = _read_common(words)
-    name, rounds = words.choice("randomizer"), words.whole("rounds") or 0
+    name = words.choice("randomizer")
+    rounds = words.whole("rounds") or 0
+    values = _read_options(words, name)
+    words.checked()
     options = [("--randomizer", name)]
-    farthest = 1.0
-    if name in ("generic", "krr"):
-        (local,) = _read_positive(words, "local_epsilon")
-        options.append(("--local-epsilon", words.text("local_epsilon")))
-        values = words.whole("options") or 0 if name == "krr" else 0
-        options += [("--options", words.text("options"))] if name == "krr" else []
-        words.checked()
-        answer: Any = (
-            amplify_generic(local, users, honest, rounds=rounds, delta=0.0)
-            if name == "generic"
-            else amplify(KaryRandomizedResponse(values, local), users, honest, rounds=rounds)
+    options += [
+        (f"--{field.replace('_', '-')}", words.text(field)) for field in RANDOMIZER_FIELDS[name]
+    ]
+    if name == "generic":
+        answer = amplify_generic(values["local-epsilon"], users, honest, rounds=rounds, delta=0.0)
+    elif name == "metric":
+        answer = amplify_metric(
+            values["rate"],
+            values["distance"],
+            values["reach"],
+            None,
+            users=users,
+            honest=honest,
+            rounds=rounds,
         )
-    elif name == "laplace":
-        low, high, (rate,) = words.number("low"), words.number("high"), _read_positive(words, "rate")
-        words.ordered("low", "high", low, high)
-        words.checked()
-        options += [(f"--{field}", words.text(field)) for field in ("low", "high", "rate")]
-        farthest = (high or 0.0) - (low or 0.0)
-        answer = amplify(LaplaceOnInterval(low or 0.0, high or 0.0, rate, 64), users, honest, rounds=rounds)
     else:
-        rate, apart, reach = _read_positive(words, "rate", "distance", "reach")
-        words.checked()
-        options += [(f"--{field}", words.text(field)) for field in ("rate", "distance", "reach")]
-        farthest = apart
-        answer = amplify_metric(rate, apart, reach, None, users=users, honest=honest, rounds=rounds)
-    options += [("--users", words.text("users")), ("--honest", honest), ("--rounds", str(rounds)), ("--delta", words.text("delta"))]
+        with option_names(name):
+            answer = amplify(build_randomizer(name, values), users, honest, rounds=rounds)
+    farthest = values["distance"] if name == "metric" else answer.distance
+    options += [
+        ("--users", words.text("users")),
+        ("--honest", honest),
+        ("--rounds", str(rounds)),
+        ("--delta", words.text("delta")),
+    ]
     band = answer.epsilon(delta, None)
     numbers = [
         BigNumber(
-            "epsilon after shuffling, at most (certified)", format_epsilon(band.upper), f"delta {format_delta(delta)}; bound: {band.bound}"
+            "epsilon after shuffling, at most (certified)",
+            format_epsilon(band.upper),
+            f"delta {format_delta(delta)}; bound: {band.bound}",
         ),
-        BigNumber("at least (a data set shows it)", format_number(band.lower), "no proof can promise less than this"),
-        BigNumber("one report alone", format_epsilon(answer.local.pure(farthest)), "if the shuffler colludes", broken=True),
+        BigNumber(
+            "at least (a data set shows it)",
+            format_number(band.lower),
+            "no proof can promise less than this",
+        ),
+        BigNumber(
+            "one report alone",
+            format_epsilon(answer.local.pure(farthest)),
+            "if the shuffler colludes",
+            broken=True,
+        ),
     ]
     exact_numbers = {"upper": repr(band.upper), "lower": repr(band.lower)}
     return render_template(
@@ -101,7 +131,7 @@ def amplify_html(words: FormReader) -> str:
 
 
 def solve_html(words: FormReader) -> str:
-    """As `metricshuffle solve --json` has it, and in words."""
+    """Render the result of `metricshuffle solve --json`, and its explanation."""
     from metricshuffle.privacy.target import Target
     from metricshuffle.solving.solution import allowed_text, solve
     from metricshuffle.spaces import Circle, Grid, Integers, Interval, Space
@@ -110,9 +140,11 @@ def solve_html(words: FormReader) -> str:
     kind, (epsilon, distance) = words.choice("space"), _read_positive(words, "epsilon", "distance")
     step: float | None = None
     if kind == "grid":
-        width, height = words.whole("width") or 0, words.whole("height") or 0
+        width = words.whole("width") or 0
+        height = words.whole("height") or 0
         words.checked()
-        space, options = Space(Grid(width, height, 1.0)), [("--width", str(width)), ("--height", str(height))]
+        space = Space(Grid(width, height, 1.0))
+        options = [("--width", str(width)), ("--height", str(height))]
     else:
         ends = words.number("low"), words.number("high")
         words.ordered("low", "high", *ends)
@@ -120,32 +152,89 @@ def solve_html(words: FormReader) -> str:
         low, high = (end or 0.0 for end in ends)
         whole = low == int(low) and high == int(high)
         if not whole:
-            words.refuse("low", "and the largest must be whole numbers here; the command line has --step for others.")
+            words.refuse(
+                "low",
+                "and the largest must be whole numbers here; the command line has --step "
+                "for others.",
+            )
         words.checked()
         numbers = Integers(int(low), int(high)) if whole else Interval(low, high)
         space = Space(numbers, Circle(high - low + 1.0) if kind == "circle" else None)
-        options = [("--low", words.text("low")), ("--high", words.text("high")), *([("--around", "")] if kind == "circle" else [])]
-    answer = solve(space, Target(epsilon, delta, distance), users, honest, step=step, algorithm="all", least="shares", grid=16)
+        options = [
+            ("--low", words.text("low")),
+            ("--high", words.text("high")),
+            *([("--around", "")] if kind == "circle" else []),
+        ]
+    answer = solve(
+        space,
+        Target(epsilon, delta, distance),
+        users,
+        honest,
+        step=step,
+        algorithm="all",
+        least="shares",
+        grid=16,
+    )
     rows = []
     for row in answer.certified:
         own = (
             ()
             if answer.randomizer is None
-            else (format_epsilon(row.randomizer_local or 0.0), format_epsilon(row.randomizer_certified or 0.0))
+            else (
+                format_epsilon(row.randomizer_local or 0.0),
+                format_epsilon(row.randomizer_certified or 0.0),
+            )
         )
         rows.append(
-            (format_number(row.distance), format_epsilon(row.promised), allowed_text(row.local), format_epsilon(row.certified), *own)
+            (
+                format_number(row.distance),
+                format_epsilon(row.promised),
+                allowed_text(row.local),
+                format_epsilon(row.certified),
+                *own,
+            )
         )
-    head = ("distance", "promised", "any randomizer: alone", "any randomizer: shuffled", "this one: alone", "this one: shuffled")
-    table = Table(head[: 6 if answer.randomizer is not None else 4], rows, numeric=range(6), caption="Epsilons by distance")
-    options += [("--epsilon", words.text("epsilon")), ("--distance", words.text("distance")), ("--delta", words.text("delta")),
-                ("--users", words.text("users")), ("--honest", honest)]  # fmt: skip
-    sentences = [*answer.why().splitlines(), *filter(None, (answer.error_sentence(), *answer.summaries(), answer.trade_off))]
-    exact_numbers = {"rows": ";".join(f"{row.distance!r} {row.local!r} {row.certified!r}" for row in answer.certified)}
+    head = (
+        "distance",
+        "promised",
+        "any randomizer: alone",
+        "any randomizer: shuffled",
+        "this one: alone",
+        "this one: shuffled",
+    )
+    table = TextTable(
+        head[: 6 if answer.randomizer is not None else 4],
+        rows,
+        numeric=range(6),
+        caption="Epsilons by distance",
+    )
+    options += [
+        ("--epsilon", words.text("epsilon")),
+        ("--distance", words.text("distance")),
+        ("--delta", words.text("delta")),
+        ("--users", words.text("users")),
+        ("--honest", honest),
+    ]
+    sentences = [
+        *answer.why().splitlines(),
+        *filter(None, (answer.error_sentence(), *answer.summaries(), answer.trade_off)),
+    ]
+    exact_numbers = {
+        "rows": ";".join(
+            f"{row.distance!r} {row.local!r} {row.certified!r}" for row in answer.certified
+        )
+    }
     return render_template(
-        "web/engineered.html.jinja", numbers=[], sentences=sentences, table=table, shown=exact_numbers, command=_command("solve", options)
+        "web/engineered.html.jinja",
+        numbers=[],
+        sentences=sentences,
+        table=table,
+        shown=exact_numbers,
+        command=_command("solve", options),
     )
 
 
 def _command(name: str, options: list[tuple[str, str]]) -> str:
-    return " ".join(["metricshuffle", name, *(f"{option} {value}".rstrip() for option, value in options)])
+    return " ".join(
+        ["metricshuffle", name, *(f"{option} {value}".rstrip() for option, value in options)]
+    )

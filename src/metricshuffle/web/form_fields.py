@@ -1,24 +1,25 @@
-"""What a form asks for: fields with what they mean, an example that works, and the words that are typed into them."""
+"""Form fields with help texts and working examples, and the reader of submitted values."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-from metricshuffle.errors import InputError
+from metricshuffle.errors import ArgumentNames, InputError, MetricShuffleError, python_name
 
 Kind = Literal["number", "whole", "words", "choice", "check", "hidden"]
-MAX_TEXT_LENGTH, MAX_UNIT_LENGTH = 20_000, 40
-"""Characters of a field, because a list of labels may be long; and of the name of a unit."""
+MAX_TEXT_LENGTH = 20_000
+"""Maximum characters of a field; a list of labels may be long."""
+MAX_UNIT_LENGTH = 40
 LARGEST_WHOLE = 9e15
-"""Up to there every whole number is a floating-point number."""
+"""Every whole number up to this one is exact in floating point."""
 
 
 @dataclass(frozen=True)
 class Slider:
-    """The ends of a slider beside a number box; `log` where it spans decades."""
+    """Ends of a slider for a number; `log` if it spans decades."""
 
     low: float
     high: float
@@ -28,7 +29,7 @@ class Slider:
 
 @dataclass(frozen=True)
 class Field:
-    """One thing that is asked for."""
+    """One field of a form."""
 
     name: str
     label: str
@@ -36,19 +37,19 @@ class Field:
     example: str = ""
     kind: Kind = "number"
     unit: str = ""
-    """Behind the box; "@unit" is what the field of that name holds."""
+    """Text after the box; "@unit" becomes the value of the field `unit`."""
     choices: tuple[tuple[str, str], ...] = ()
     slider: Slider | None = None
     optional: bool = False
     when: tuple[str, tuple[str, ...]] | None = None
-    """The field is shown if another one holds one of these words."""
+    """(name, values): show the field only if the field `name` has one of the values."""
 
     def shown_with(self, words: Mapping[str, str]) -> bool:
         return self.when is None or words.get(self.when[0], "") in self.when[1]
 
 
 class FieldErrors(InputError):
-    """What is wrong with each field, in a sentence that stands beside it; "" is for what no field is to blame for."""
+    """Error sentences by field; those under "" belong to no single field."""
 
     def __init__(self, sentences: Mapping[str, str]) -> None:
         self.sentences = dict(sentences)
@@ -60,7 +61,7 @@ class FieldErrors(InputError):
 
 @dataclass
 class FormReader:
-    """What was typed, read field by field; everything wrong is told at once, by `checked`."""
+    """Reader of submitted values; `checked` raises all errors at once."""
 
     fields: Mapping[str, Field]
     typed: Mapping[str, str]
@@ -70,7 +71,7 @@ class FormReader:
         return self.typed.get(name, self.fields[name].example).strip()
 
     def unit(self, name: str = "unit") -> str:
-        """A short name, or none."""
+        """A short name, or ""."""
         text = self.text(name)
         if len(text) > MAX_UNIT_LENGTH or not text.isprintable():
             self.refuse(name, f"is a short name like km, with at most {MAX_UNIT_LENGTH} letters.")
@@ -78,7 +79,7 @@ class FormReader:
         return text
 
     def number(self, name: str) -> float | None:
-        """A finite number; None if it is empty and may be, or if it is wrong."""
+        """A finite number; None if it is invalid, or empty and optional."""
         text = self._required_text(name)
         if text is None:
             return None
@@ -87,12 +88,33 @@ class FormReader:
         except ValueError:
             value = math.nan
         if not math.isfinite(value):
-            self.refuse(name, f"must be a number like {self.fields[name].example or '10'}, got {_short(text)}.")
+            self.refuse(
+                name,
+                f"must be a number like {self.fields[name].example or '10'}, got {_short(text)}.",
+            )
             return None
         return value
 
+    def numbers(self, name: str) -> tuple[float, ...] | None:
+        """Numbers with commas between them; None if one is invalid or the field is empty."""
+        text = self._required_text(name)
+        if text is None:
+            return None
+        try:
+            values = tuple(float(part) for part in text.split(","))
+        except ValueError:
+            values = (math.nan,)
+        if not all(map(math.isfinite, values)):
+            self.refuse(
+                name,
+                f"must be numbers with commas between them, like {self.fields[name].example}, got "
+                f"{_short(text)}.",
+            )
+            return None
+        return values
+
     def whole(self, name: str) -> int | None:
-        """A whole number, also written like 1e6."""
+        """A whole number, also if written like 1e6."""
         value = self.number(name)
         if value is None:
             return None
@@ -108,10 +130,14 @@ class FormReader:
     def bound(self, name: str) -> int | float | None:
         """A whole number if it is written without a decimal point, else a real one."""
         value = self.number(name)
-        return value if value is None or "." in self.text(name) or value != int(value) else self.whole(name)
+        return (
+            value
+            if value is None or "." in self.text(name) or value != int(value)
+            else self.whole(name)
+        )
 
     def choice(self, name: str) -> str:
-        """One of a few words; the first where something else was sent."""
+        """One of the choices; the first one, with an error, if another value was sent."""
         among = [word for word, _ in self.fields[name].choices]
         word = self.text(name)
         if word not in among:
@@ -131,17 +157,23 @@ class FormReader:
             if not self.fields[name].optional:
                 self.refuse(name, "is empty; give a number.")
             return None
-        return text.replace("\u2009", "").replace("_", "x")  # 1_000 is Python's way of writing, and not a person's
+        # Refuse 1_000, which only Python accepts.
+        return text.replace("\u2009", "").replace("_", "x")
 
     def ordered(self, low: str, high: str, below: float | None, above: float | None) -> None:
-        """Refuse two ends in the wrong order, beside both: nobody knows which of them was meant otherwise."""
-        if not {low, high} & set(self.wrong) and below is not None and above is not None and not below < above:
+        """Record errors at both fields if two ends are in the wrong order: either may be wrong."""
+        if (
+            not {low, high} & set(self.wrong)
+            and below is not None
+            and above is not None
+            and not below < above
+        ):
             got = f"got {_short(self.text(low), '')} and {_short(self.text(high), '')}."
             self.refuse(low, f"must be below “{self.fields[high].label}”, {got}")
             self.refuse(high, f"must be above “{self.fields[low].label}”, {got}")
 
     def refuse(self, name: str, sentence: str) -> None:
-        """Note what is wrong with a field; the first thing counts."""
+        """Record an error of a field; only its first one counts."""
         self.wrong.setdefault(name, f"{self.fields[name].label} {sentence}")
 
     def checked(self) -> None:
@@ -149,22 +181,24 @@ class FormReader:
             raise FieldErrors(self.wrong)
 
 
-def field_of_error(message: str, fields: Iterable[Field], also: Mapping[str, str] | None = None) -> str:
-    """The name of the field that a sentence from below is about: the first one it names; "" if it names none.
+def label_names(labels: Mapping[str, str]) -> ArgumentNames:
+    """Return a function that formats arguments as the quoted labels of their fields."""
 
-    `also` are other names for fields, as Python calls them.
-    """
-    names = {field.name: field.name for field in fields if field.kind not in ("check", "hidden")}
-    names |= {name: field for name, field in (also or {}).items() if field in names}
-    places = [(_find_name(message, name), field) for name, field in names.items()]
-    return min(((place, field) for place, field in places if place >= 0), default=(0, ""))[1]
+    def label(name: str, value: str | None) -> str:
+        if name not in labels:
+            return python_name(name, value)
+        quoted = f"“{labels[name]}”"
+        return quoted if value is None else f"{quoted} {value.strip(chr(39))}"
+
+    return label
 
 
-def _find_name(message: str, name: str) -> int:
-    import re
-
-    named = re.search(rf"(?<![A-Za-z_]){re.escape(name)}(?![A-Za-z_])", message)
-    return -1 if named is None else named.start()
+def page_text(error: MetricShuffleError, fields: Mapping[str, Field]) -> str:
+    """Return the sentence of an error, with the labels of form fields in place of arguments."""
+    text = error.text(label_names({name: field.label for name, field in fields.items()}))
+    if text.startswith("“"):
+        text = text.replace("“", "", 1).replace("”", "", 1)
+    return f"{text[:1].upper()}{text[1:]}"
 
 
 def _short(text: str, quote: str = "'") -> str:

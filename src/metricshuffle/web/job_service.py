@@ -1,11 +1,11 @@
-"""What the server keeps between two requests: workers, what was answered lately, and which window asks what."""
+"""Server state of the page: worker pools, result cache, and the current job of each window."""
 
 from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, TypeVar
 from urllib.parse import urlencode
 
 from metricshuffle.numerics.threads import usable_cores
@@ -13,25 +13,35 @@ from metricshuffle.web.engineer_cards import ENGINEER_CARDS
 from metricshuffle.web.question_cards import PLAN_CARDS
 from metricshuffle.web.workers import Workers
 
-QUICK_LIMIT_SECONDS, LONG_LIMIT_SECONDS = 180.0, 300.0
-"""Seconds: of a plan, and of charts, files and trials."""
+if TYPE_CHECKING:
+    from metricshuffle.web.worker_jobs import JobResult
+
+QUICK_LIMIT_SECONDS = 180.0
+"""Time limit of a plan."""
+LONG_LIMIT_SECONDS = 300.0
+"""Time limit of charts, files and dry runs."""
 CACHE_SIZE = 128
+Key = TypeVar("Key")
+Cached = TypeVar("Cached")
 CARDS_BY_NAME = {card.name: card for card in PLAN_CARDS} | ENGINEER_CARDS
 
 
 class Superseded(Exception):
-    """A newer question of the same window made this one needless."""
+    """A newer request of the same window replaced this one."""
 
 
 class JobService:
-    """Questions come in here. Plans have workers of their own, so that a chart of one person does not keep another from her numbers."""
+    """Runs jobs in worker pools and caches their results.
+
+    Plans have workers of their own, so that one person's charts do not delay another's plan.
+    """
 
     def __init__(self, limit: float | None = None) -> None:
         self.quick = Workers(max(2, usable_cores()), limit or QUICK_LIMIT_SECONDS)
         self.long = Workers(max(2, usable_cores()), limit or LONG_LIMIT_SECONDS, prepared=True)
         self.known: OrderedDict[str, bytes] = OrderedDict()
-        self.done: OrderedDict[tuple[str, str], dict[str, Any]] = OrderedDict()
-        self.asking: dict[tuple[str, str], asyncio.Task[dict[str, Any]]] = {}
+        self.done: OrderedDict[tuple[str, str], JobResult] = OrderedDict()
+        self.asking: dict[tuple[str, str], asyncio.Task[JobResult]] = {}
 
     def start(self) -> None:
         self.quick.start()
@@ -41,8 +51,13 @@ class JobService:
         self.quick.close()
         self.long.close()
 
-    async def ask(self, job: str, window: str, card: str, typed: Mapping[str, str], **options: Any) -> dict[str, Any]:
-        """The result of a job about a filled form. A newer one of the same kind from the same window ends the older one."""
+    async def ask(
+        self, job: str, window: str, card: str, typed: Mapping[str, str], **options: object
+    ) -> JobResult:
+        """Return the result of a job about a filled form.
+
+        A newer job of the same kind from the same window cancels the older one.
+        """
         state = form_state(card, typed)
         key = (f"{job}{sorted(options.items())}", state)
         if key in self.done:
@@ -51,8 +66,12 @@ class JobService:
         workers = self.quick if job in ("answer", "engineered") else self.long
         cached_plan = self.known.get(state)
         if job == "answer":
-            options["state"] = form_state(card, {name: value for name, value in typed.items() if name != "choice"})
-        work = asyncio.ensure_future(workers.run(job, card=card, typed=dict(typed), known=cached_plan, **options))
+            options["state"] = form_state(
+                card, {name: value for name, value in typed.items() if name != "choice"}
+            )
+        work = asyncio.ensure_future(
+            workers.run(job, card=card, typed=dict(typed), known=cached_plan, **options)
+        )
         answer = await self._latest((job, window), work) if window else await work
         if "known" in answer:
             _keep(self.known, state, answer.pop("known"))
@@ -60,15 +79,15 @@ class JobService:
         return answer
 
     def cached_plan_of(self, card: str, typed: Mapping[str, str]) -> bytes | None:
-        """The plan of a form, if it was made lately."""
+        """The pickled plan of a form, if it is in the cache."""
         return self.known.get(form_state(card, typed))
 
-    async def run_for_window(self, job: str, window: str, **options: Any) -> dict[str, Any]:
-        """The result of a long job, which is not kept; a newer one of the same window ends it."""
+    async def run_for_window(self, job: str, window: str, **options: object) -> JobResult:
+        """Return the result of a long job, uncached; a newer one of the same window cancels it."""
         work = asyncio.ensure_future(self.long.run(job, **options))
         return await self._latest((job, window), work) if window else await work
 
-    async def _latest(self, whose: tuple[str, str], work: asyncio.Task[dict[str, Any]]) -> dict[str, Any]:
+    async def _latest(self, whose: tuple[str, str], work: asyncio.Task[JobResult]) -> JobResult:
         older = self.asking.get(whose)
         if older is not None:
             older.cancel()
@@ -85,7 +104,7 @@ class JobService:
                 del self.asking[whose]
 
 
-def _keep(store: OrderedDict[Any, Any], key: Any, value: Any) -> None:
+def _keep(store: OrderedDict[Key, Cached], key: Key, value: Cached) -> None:
     store[key] = value
     store.move_to_end(key)
     while len(store) > CACHE_SIZE:
@@ -93,6 +112,19 @@ def _keep(store: OrderedDict[Any, Any], key: Any, value: Any) -> None:
 
 
 def form_state(card: str, typed: Mapping[str, str]) -> str:
-    """A form as the address of the page has it. What is left out comes back as its example, so that what was emptied is kept as such."""
+    """The form as the query string of the page's address.
+
+    Omitted fields are read as their examples, so a field with an example is written even if it is
+    empty.
+    """
     fields = CARDS_BY_NAME[card].fields
-    return urlencode([("card", card), *((name, value) for name, value in typed.items() if value != "" or fields[name].example)])
+    return urlencode(
+        [
+            ("card", card),
+            *(
+                (name, value)
+                for name, value in typed.items()
+                if value != "" or fields[name].example
+            ),
+        ]
+    )

@@ -1,4 +1,4 @@
-"""Run the page: one process, on this machine unless told otherwise, until it is interrupted."""
+"""HTTP server of the planner page and the console: one process, on loopback by default."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import socket
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from metricshuffle.errors import InputError, require
+from metricshuffle.errors import InputError, argument, require
 
 EXTRA = "web"
 PACKAGES = ("starlette", "granian", "jinja2", "vl_convert", "python_multipart", "segno")
@@ -19,13 +19,16 @@ READY_POLL_SECONDS = 0.05
 
 @dataclass(frozen=True)
 class Address:
-    """Where the page is, and what opens it."""
+    """Address of the page, and the tokens that open it."""
 
     host: str
     port: int
     token: str
     once: str = field(default_factory=lambda: secrets.token_urlsafe(24), repr=False)
-    """Opens the page a single time: for a browser that is started with its link, which other users see in the list of processes."""
+    """Token that opens the page a single time.
+
+    It is for a browser that is started with the link, which other users see in the process list.
+    """
 
     @property
     def url(self) -> str:
@@ -46,13 +49,24 @@ def require_web_extra() -> None:
 
 
 def address(host: str, port: int, token: str | None) -> Address:
-    """Loopback with a random token unless told otherwise; elsewhere the token has to be chosen, because its link travels."""
+    """Return the address: loopback with a random token by default.
+
+    For any other host the caller must choose the token, because the link with the token is sent
+    to other machines.
+    """
     if not is_loopback_host(host) and not token:
-        raise InputError(f"host {host} can be reached from other machines; give a token of your own, or leave the host out.")
-    if token is not None and (len(token) < 8 or not token.isascii() or not token.replace("-", "").replace("_", "").isalnum()):
-        raise InputError("token must have at least 8 letters, digits, - or _.")
+        raise InputError(
+            f"{argument('host', host)} can be reached from other machines; give a "
+            f"{argument('token')} of your own, or leave the host out."
+        )
+    if token is not None and (
+        len(token) < 8
+        or not token.isascii()
+        or not token.replace("-", "").replace("_", "").isalnum()
+    ):
+        raise InputError(f"{argument('token')} must have at least 8 letters, digits, - or _.")
     if not 0 <= port < 65536:
-        raise InputError(f"port must be a whole number from 0 to 65535, got {port}.")
+        raise InputError(f"{argument('port')} must be a whole number from 0 to 65535, got {port}.")
     return Address(host, port or free_port(host), token or secrets.token_urlsafe(24))
 
 
@@ -72,14 +86,17 @@ def free_port(host: str) -> int:
 
 
 def serve(where: Address, ready: Callable[[Address], None], *, limit: float | None = None) -> None:
-    """Serve the page until somebody interrupts; `ready` is called once it answers."""
+    """Serve the page until interrupted; `ready` is called once the server answers."""
     require_web_extra()
     try:
         with socket.socket(socket.AF_INET6 if ":" in where.host else socket.AF_INET) as probe:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             probe.bind((where.host, where.port))
     except OSError as error:
-        raise InputError(f"cannot listen on {where.host} port {where.port}: {error.strerror or error}; give another --port.") from None
+        raise InputError(
+            f"cannot listen on {where.host} port {where.port}: {error.strerror or error}; "
+            "give another --port."
+        ) from None
     asyncio.run(_serve(where, ready, limit))
 
 
@@ -89,9 +106,19 @@ async def _serve(where: Address, ready: Callable[[Address], None], limit: float 
 
     from metricshuffle.web.application import application
 
-    guard = application(where.token, where.port, local=is_loopback_host(where.host), limit=limit, once=where.once)
-    server = Server(guard, address=where.host, port=where.port, interface=Interfaces.ASGI, log_enabled=False, websockets=False)
-    loop, stop = asyncio.get_running_loop(), asyncio.Event()
+    guard = application(
+        where.token, where.port, local=is_loopback_host(where.host), limit=limit, once=where.once
+    )
+    server = Server(
+        guard,
+        address=where.host,
+        port=where.port,
+        interface=Interfaces.ASGI,
+        log_enabled=False,
+        websockets=False,
+    )
+    loop = asyncio.get_running_loop()
+    stop = asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stop.set)
     running = asyncio.ensure_future(server.serve())
@@ -105,7 +132,7 @@ async def _serve(where: Address, ready: Callable[[Address], None], limit: float 
 
 
 async def _announce_when_ready(where: Address, ready: Callable[[Address], None]) -> None:
-    """Ask until somebody answers, and say so."""
+    """Call `ready` as soon as the server accepts connections."""
     while True:
         try:
             _, writer = await asyncio.open_connection(where.host, where.port)

@@ -1,13 +1,15 @@
-"""The planner's pages: the cards, the form of one, and the parts that follow when somebody changes it."""
+"""Routes of the planner: the cards, their forms, and parts of the page for a changed form."""
 
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import metricshuffle
 from metricshuffle.errors import MetricShuffleError
 from metricshuffle.report.template_engine import render_template
+from metricshuffle.web.card_fields import QuestionCard
+from metricshuffle.web.downloads import DOWNLOADS
 from metricshuffle.web.engineer_cards import AMPLIFY, ENGINEER_CARDS
 from metricshuffle.web.form_fields import FieldErrors
 from metricshuffle.web.job_service import JobService, Superseded, form_state
@@ -20,18 +22,7 @@ if TYPE_CHECKING:
 CARDS = {card.name: card for card in PLAN_CARDS}
 LIVE_JOBS = ("answer", "engineered")
 FIRST_ANSWER_SECONDS = 1.5
-"""Seconds that a page waits for its answer before it is sent without; the answer follows."""
-FILES = {
-    "plan.json": "The plan: every candidate, and the task",
-    "task.json": "The task that travels to clients, shuffler and analyst",
-    "assessment.txt": "Paragraphs for a data-protection assessment",
-    "consent.txt": "What taking part means, for the people who are asked",
-    "plan.sh": "The same as a command line",
-    "plan.py": "The same in Python",
-    "report.html": "One page about the plan, to hand on",
-}
-TYPES = {"json": "application/json", "txt": "text/plain; charset=utf-8", "sh": "text/plain; charset=utf-8",
-         "py": "text/plain; charset=utf-8", "html": "text/html; charset=utf-8"}  # fmt: skip
+"""Seconds that a page waits for its answer; a slower answer is sent after the page."""
 
 
 class Planner:
@@ -39,7 +30,10 @@ class Planner:
         self.job_service = job_service
 
     async def page(self, request: Request) -> Response:
-        """The cards; and the form and the answer of one, if one is chosen. `wait=1` is for browsers without scripts: everything at once."""
+        """Show the cards, and the form and answer of the chosen one.
+
+        With `wait=1`, for browsers without scripts, the page waits until it has everything.
+        """
         from starlette.responses import HTMLResponse
 
         card = CARDS.get(request.query_params.get("card", ""))
@@ -51,23 +45,46 @@ class Planner:
         wait = "wait" in request.query_params
         try:
             asking = asyncio.ensure_future(self.job_service.ask("answer", "", card.name, typed))
-            answer = (await asyncio.wait_for(asyncio.shield(asking), None if wait else FIRST_ANSWER_SECONDS))["html"]
-            more = (await self.job_service.ask("more", "", card.name, typed))["html"] if wait else ""
+            answer = (
+                await asyncio.wait_for(
+                    asyncio.shield(asking), None if wait else FIRST_ANSWER_SECONDS
+                )
+            )["html"]
+            more = (
+                (await self.job_service.ask("more", "", card.name, typed))["html"] if wait else ""
+            )
         except TimeoutError:
-            asking.add_done_callback(lambda done: done.cancelled() or done.exception())  # told by the part that follows
+            asking.add_done_callback(
+                lambda done: done.cancelled() or done.exception()
+            )  # The part that follows shows the error.
         except MetricShuffleError as refused:
             errors = error_texts(refused)
         return HTMLResponse(self._page(card, typed, errors, answer, more), 200)
 
-    def _page(self, card: Any, typed: dict[str, str], errors: dict[str, str], answer: str, more: str) -> str:
+    def _page(
+        self,
+        card: QuestionCard | None,
+        typed: dict[str, str],
+        errors: dict[str, str],
+        answer: str,
+        more: str,
+    ) -> str:
         return render_template(
-            "web/planner.html.jinja", cards=PLAN_CARDS, engineers=list(ENGINEER_CARDS.values()), card=card, typed=typed, wrong=errors,
-            answer=answer, more=more,
-            files=FILES, state="" if card is None else form_state(card.name, typed), version=metricshuffle.__version__,
-        )  # fmt: skip
+            "web/planner.html.jinja",
+            cards=PLAN_CARDS,
+            engineers=list(ENGINEER_CARDS.values()),
+            card=card,
+            typed=typed,
+            wrong=errors,
+            answer=answer,
+            more=more,
+            files=DOWNLOADS,
+            state="" if card is None else form_state(card.name, typed),
+            version=metricshuffle.__version__,
+        )
 
     async def part(self, request: Request, job: str) -> Response:
-        """A part of the page for a form that changed; what is wrong with it goes to its fields."""
+        """Render a part of the page for a changed form; errors go to their fields."""
         from starlette.responses import HTMLResponse
 
         card = (CARDS | ENGINEER_CARDS).get(request.query_params.get("card", ""))
@@ -75,21 +92,39 @@ class Planner:
             return HTMLResponse("there is no such question; choose one of the cards.", 404)
         typed = card.filled(request.query_params)
         try:
-            answer = await self.job_service.ask(job, request.headers.get("x-window", ""), card.name, typed)
+            answer = await self.job_service.ask(
+                job, request.headers.get("x-window", ""), card.name, typed
+            )
         except Superseded:
             return HTMLResponse("", 204)
         except MetricShuffleError as error:
             return HTMLResponse(self._errors_html(card, typed, error_texts(error), job))
         html = answer["html"]
         if job in LIVE_JOBS:
-            follow = {"follow": job == "answer", "state": form_state(card.name, typed), "files": FILES}
-            html += render_template("web/beside.html.jinja", card=card, wrong={}, typed=typed, **follow)
+            follow = {
+                "follow": job == "answer",
+                "state": form_state(card.name, typed),
+                "files": DOWNLOADS,
+            }
+            html += render_template(
+                "web/beside.html.jinja", card=card, wrong={}, typed=typed, **follow
+            )
         return HTMLResponse(html)
 
-    def _errors_html(self, card: Any, typed: dict[str, str], errors: dict[str, str], job: str) -> str:
+    def _errors_html(
+        self, card: QuestionCard, typed: dict[str, str], errors: dict[str, str], job: str
+    ) -> str:
         if job not in LIVE_JOBS:
             return render_template("web/refused.html.jinja", wrong=errors)
-        beside = render_template("web/beside.html.jinja", card=card, wrong=errors, typed=typed, files=FILES, state="", follow=False)
+        beside = render_template(
+            "web/beside.html.jinja",
+            card=card,
+            wrong=errors,
+            typed=typed,
+            files=DOWNLOADS,
+            state="",
+            follow=False,
+        )
         return render_template("web/refused.html.jinja", wrong=errors) + beside
 
     async def answer(self, request: Request) -> Response:
@@ -102,42 +137,51 @@ class Planner:
         return await self.part(request, "texts")
 
     async def engineers(self, request: Request) -> Response:
-        """The cards for engineers."""
+        """Show the cards for engineers."""
         from starlette.responses import HTMLResponse
 
         card = ENGINEER_CARDS.get(request.query_params.get("card", ""), AMPLIFY)
         typed = card.filled(request.query_params)
-        answer, errors = "", {}
+        answer = ""
+        errors = {}
         if "wait" in request.query_params:
             try:
                 answer = (await self.job_service.ask("engineered", "", card.name, typed))["html"]
             except MetricShuffleError as refused:
                 errors = error_texts(refused)
         page = render_template(
-            "web/engineers.html.jinja", cards=list(ENGINEER_CARDS.values()), card=card, typed=typed, wrong=errors, answer=answer,
-            state=form_state(card.name, typed), version=metricshuffle.__version__,
-        )  # fmt: skip
+            "web/engineers.html.jinja",
+            cards=list(ENGINEER_CARDS.values()),
+            card=card,
+            typed=typed,
+            wrong=errors,
+            answer=answer,
+            state=form_state(card.name, typed),
+            version=metricshuffle.__version__,
+        )
         return HTMLResponse(page)
 
     async def engineered(self, request: Request) -> Response:
         return await self.part(request, "engineered")
 
     async def take(self, request: Request) -> Response:
-        """A file to take along."""
+        """Send a file for download."""
         from starlette.responses import PlainTextResponse, Response
 
-        card, name = CARDS.get(request.query_params.get("card", "")), request.path_params["name"]
-        if card is None or name not in FILES:
+        card = CARDS.get(request.query_params.get("card", ""))
+        name = request.path_params["name"]
+        if card is None or name not in DOWNLOADS:
             return PlainTextResponse("There is no such file.\n", 404)
         try:
-            taken = await self.job_service.ask("take", "", card.name, card.filled(request.query_params), name=name)
+            taken = await self.job_service.ask(
+                "take", "", card.name, card.filled(request.query_params), name=name
+            )
         except MetricShuffleError as error:
             return PlainTextResponse(f"{error}\n", 422)
-        return Response(
-            taken["text"], media_type=TYPES[name.partition(".")[2]], headers={"content-disposition": f'attachment; filename="{name}"'}
-        )
+        headers = {"content-disposition": f'attachment; filename="{name}"'}
+        return Response(taken["text"], media_type=DOWNLOADS[name].media_type, headers=headers)
 
 
 def error_texts(error: MetricShuffleError) -> dict[str, str]:
-    """What stands beside which field."""
+    """Error sentences by field."""
     return error.sentences if isinstance(error, FieldErrors) else {"": str(error)}

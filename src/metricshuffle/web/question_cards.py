@@ -1,109 +1,161 @@
-"""The questions that the page can be asked, a card each, with an example that works."""
+"""Questions that the page can answer, one card each, with a working example."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-
+from metricshuffle.web.card_fields import QuestionCard, target_fields, wording_fields
 from metricshuffle.web.form_fields import Field, Slider
-
-TYPICAL_DISTANCES = "Typical: 200 m to 1 km for homes, 50 to 200 kcal for a meal, 2 to 10 years for an age."
-
-
-@dataclass(frozen=True)
-class QuestionCard:
-    """A kind of question: what it is about, and the fields that matter to it, in two groups."""
-
-    name: str
-    title: str
-    about: str
-    asked: tuple[Field, ...]
-    wished: tuple[Field, ...]
-    for_engineers: bool = False
-
-    @property
-    def fields(self) -> dict[str, Field]:
-        return {field.name: field for field in (*self.asked, *self.wished)}
-
-    def filled(self, typed: Mapping[str, str]) -> dict[str, str]:
-        """What stands in the form: what was typed, and the example where nothing was. Boxes that are not ticked are not sent."""
-        is_filled = bool(set(typed) & set(self.fields))
-        return {name: typed.get(name, "" if is_filled and field.kind == "check" else field.example) for name, field in self.fields.items()}
-
-
-def target_fields(
-    distance: str, unit: str, error: str, error_unit: str, users: str, slider: Slider | None, error_slider: Slider
-) -> tuple[Field, ...]:
-    """What is wished for, whatever is asked: these fields are the same on the four cards."""
-    distance_field = (
-        Field(
-            "distance", "Distance", f"Moves up to this far are hidden. {TYPICAL_DISTANCES} A file below tells how far apart people are.",
-            distance, unit=unit, slider=slider,
-        ),
-    )  # fmt: skip
-    return (
-        Field(
-            "first", "What comes first", "Fix what may be revealed and see the error, or the other way round.", "privacy", "choice",
-            choices=(("privacy", "Privacy first"), ("accuracy", "Accuracy first")),
-        ),
-        Field(
-            "epsilon", "Epsilon", "What may be revealed about a move of the distance below: 0.1 is very little, 1 is common, 8 is much.",
-            "1", slider=Slider(0.05, 20), when=("first", ("privacy",)),
-        ),
-        Field(
-            "error", "Error", "How far the answer may be off, on average; the smallest epsilon that reaches it is looked for.",
-            error, unit=error_unit, slider=error_slider, when=("first", ("accuracy",)),
-        ),
-        *(distance_field if slider is not None else ()),
-        Field("users", "People", "How many people report.", users, "whole", slider=Slider(10, 1_000_000, whole=True)),
-        Field(
-            "honest", "Honest people", "The share of them that can be counted on: others may stay away, or collude with whoever looks.",
-            "90", unit="%", slider=Slider(10, 100, log=False, whole=True),
-        ),
-        Field("rounds", "Rounds", "How often the same people are asked; the promise covers all rounds together.", "1", "whole",
-              slider=Slider(1, 52, log=False, whole=True)),
-        Field(
-            "trusted", "Whom you trust", "A shuffler mixes the reports, an aggregator adds them up, a curator sees every value.",
-            "shuffler", "choice",
-            choices=(("nobody", "Nobody"), ("shuffler", "A shuffler"), ("aggregator", "An aggregator"), ("curator", "A curator")),
-        ),
-        Field("delta", "Delta", "The probability with which the promise may fail; far below one over the number of people.", "1e-6"),
-        Field("max_local_epsilon", "Most that one report reveals", "A limit on the epsilon of one report alone, if the trust is misplaced.",
-              optional=True),
-        Field("max_bits", "Most bits a person sends", "A limit on the length of a report.", kind="whole", optional=True),
-        Field("flat", "The same epsilon for every move up to the distance", "Instead of less for nearer moves.", kind="check"),
-        Field("choice", "Chosen protocol", "The one that was chosen from the table; the best if empty.", kind="hidden", optional=True),
-    )  # fmt: skip
-
-
-def wording_fields(example: str) -> tuple[Field, ...]:
-    """What people will read; the first fields of the four cards. They are empty at first: an example that stays would be a lie."""
-    return (
-        Field("title", "Title", "What it is about, in a few words that people see.", "", "words", optional=True),
-        Field("asking", "Question", f"As people will read it, like: {example}", "", "words", optional=True),
-    )
-
 
 NUMBER = QuestionCard(
     "number",
     "A number",
-    "The mean, the sum or the spread of a number each: kilocalories, minutes, years.",
+    "The mean, the median or the spread of a number each: kilocalories, minutes, years.",
     (
         *wording_fields("How many kilocalories did your lunch have today?"),
-        Field("question", "What you want to know", "One number about all people, or how many lie where.", "mean", "choice",
-              choices=(("mean", "The mean"), ("sum", "The sum"), ("histogram", "A histogram"))),
-        Field("low", "Smallest", "Whole numbers without a decimal point; 0.0 for real ones.", "0", unit="@unit"),
-        Field("high", "Largest", "Nobody may hold more; larger numbers are refused or cut.", "1000", unit="@unit"),
+        Field(
+            "question",
+            "What you want to know",
+            "One number about all people, or how many have which value.",
+            "mean",
+            "choice",
+            choices=(
+                ("mean", "The mean"),
+                ("by-group", "Means by group"),
+                ("sum", "The sum"),
+                ("quantiles", "The median, or other quantiles"),
+                ("spread", "The mean and the standard deviation"),
+                ("share-above", "The share above a threshold"),
+                ("histogram", "A histogram"),
+            ),
+        ),
+        Field(
+            "by",
+            "Groups",
+            "What the groups are, in one word: the column of a file that names them.",
+            "room",
+            "words",
+            when=("question", ("by-group",)),
+        ),
+        Field(
+            "labels",
+            "Names of the groups",
+            "All possible groups with commas between them; they become public.",
+            "flat, house, other",
+            "words",
+            when=("question", ("by-group",)),
+        ),
+        Field(
+            "label_epsilon",
+            "Epsilon of the group",
+            "What may be revealed about another group with the same number; empty for the same as "
+            "for the distance.",
+            "",
+            optional=True,
+            when=("question", ("by-group",)),
+        ),
+        Field(
+            "low",
+            "Smallest",
+            "Whole numbers without a decimal point; 0.0 for real ones.",
+            "0",
+            unit="@unit",
+        ),
+        Field(
+            "high",
+            "Largest",
+            "The largest possible value; larger ones are refused or clamped.",
+            "1000",
+            unit="@unit",
+        ),
         Field("unit", "Unit", "What the numbers count.", "kcal", "words", optional=True),
-        Field("granularity", "Rounded to", "Numbers are rounded to steps of this, at random; real numbers need it.", "", unit="@unit",
-              optional=True, when=("question", ("mean", "sum"))),
-        Field("step", "Width of a bin", "How wide a bar of the histogram is.", "50", unit="@unit", when=("question", ("histogram",))),
-        Field("encoding", "Messages", "How a report travels: shares are exact and quick to plan, single bits are simple to send.",
-              "modular", "choice", choices=(("modular", "Shares"), ("unary", "Single bits"), ("auto", "Compare both (slower)")),
-              when=("question", ("mean", "sum"))),
+        Field(
+            "at",
+            "Quantiles",
+            "Shares of the people with commas between them: 0.5 is the median.",
+            "0.1, 0.5, 0.9",
+            "words",
+            when=("question", ("quantiles",)),
+        ),
+        Field(
+            "edges",
+            "Edges of windows",
+            "Public guesses of where most numbers are, with commas between them; if it is empty, "
+            "windows are chosen for numbers that are spread evenly.",
+            "",
+            "words",
+            unit="@unit",
+            optional=True,
+            when=("question", ("quantiles",)),
+        ),
+        Field(
+            "thresholds",
+            "Thresholds",
+            "The share of the people above each; with commas between them.",
+            "600",
+            "words",
+            unit="@unit",
+            when=("question", ("share-above",)),
+        ),
+        Field(
+            "fade",
+            "Fading over",
+            "People count in part up to this far below a threshold; wider is more exact.",
+            "50",
+            unit="@unit",
+            optional=True,
+            when=("question", ("share-above",)),
+        ),
+        Field(
+            "bin",
+            "Counted in steps of",
+            "Real numbers need it; whole numbers are counted one by one if it is empty.",
+            "",
+            unit="@unit",
+            optional=True,
+            when=("question", ("quantiles", "spread", "share-above")),
+        ),
+        Field(
+            "granularity",
+            "Rounded to",
+            "Numbers are rounded to steps of this, at random; real numbers need it.",
+            "",
+            unit="@unit",
+            optional=True,
+            when=("question", ("mean", "by-group", "sum")),
+        ),
+        Field(
+            "step",
+            "Width of a bin",
+            "How wide a bar of the histogram is.",
+            "50",
+            unit="@unit",
+            when=("question", ("histogram",)),
+        ),
+        Field(
+            "encoding",
+            "Messages",
+            "How a report travels: shares are exact and quick to plan, single bits are "
+            "simple to send.",
+            "modular",
+            "choice",
+            choices=(
+                ("modular", "Shares"),
+                ("unary", "Single bits"),
+                ("auto", "Compare both (slower)"),
+            ),
+            when=("question", ("mean", "sum")),
+        ),
     ),
-    target_fields("100", "@unit", "1", "in the unit; for a histogram a share, 0.01 is 1 %", "1000", Slider(1, 10_000), Slider(0.001, 100)),
-)  # fmt: skip
+    target_fields(
+        "100",
+        "@unit",
+        "1",
+        "in the unit; for a histogram a share, 0.01 is 1 %",
+        "1000",
+        Slider(1, 10_000),
+        Slider(0.001, 100),
+        ("question", ("histogram",)),
+    ),
+)
 
 PLACE = QuestionCard(
     "place",
@@ -114,10 +166,24 @@ PLACE = QuestionCard(
         Field(
             "question",
             "What you want to know",
-            "A share for each square of a grid, or one place.",
+            "A share for each square of a grid or for each zone, or one place.",
             "map",
             "choice",
-            choices=(("map", "A map"), ("centroid", "The middle")),
+            choices=(
+                ("map", "A map"),
+                ("zones", "Counts by zone: cells of H3"),
+                ("flows", "Trips from zone to zone"),
+                ("centroid", "The middle"),
+            ),
+        ),
+        Field(
+            "resolution",
+            "Resolution of H3",
+            "Cells of resolution 7 are about 2 km apart, of 8 about 900 m; polygons of your own "
+            "are read by the command: --query zones --zones FILE. Trips take up to 256 cells.",
+            "8",
+            "whole",
+            when=("question", ("zones", "flows")),
         ),
         Field(
             "where",
@@ -129,21 +195,64 @@ PLACE = QuestionCard(
         ),
         Field("width", "Squares from west to east", "", "8", "whole", when=("where", ("grid",))),
         Field("height", "Squares from south to north", "", "6", "whole", when=("where", ("grid",))),
-        Field("south", "South", "Latitude of the southern edge.", "48.10", unit="°", when=("where", ("box",))),
-        Field("west", "West", "Longitude of the western edge.", "11.50", unit="°", when=("where", ("box",))),
-        Field("north", "North", "Latitude of the northern edge.", "48.20", unit="°", when=("where", ("box",))),
-        Field("east", "East", "Longitude of the eastern edge.", "11.65", unit="°", when=("where", ("box",))),
+        Field(
+            "south",
+            "South",
+            "Latitude of the southern edge.",
+            "48.10",
+            unit="°",
+            when=("where", ("box",)),
+        ),
+        Field(
+            "west",
+            "West",
+            "Longitude of the western edge.",
+            "11.50",
+            unit="°",
+            when=("where", ("box",)),
+        ),
+        Field(
+            "north",
+            "North",
+            "Latitude of the northern edge.",
+            "48.20",
+            unit="°",
+            when=("where", ("box",)),
+        ),
+        Field(
+            "east",
+            "East",
+            "Longitude of the eastern edge.",
+            "11.65",
+            unit="°",
+            when=("where", ("box",)),
+        ),
         Field(
             "cell",
             "Side of a square",
             "Places in one square are not told apart; the middle of a box needs no squares.",
             "500",
             unit="@unit",
+            when=("question", ("map", "centroid")),
         ),
-        Field("unit", "Unit", "Of the side and the distance; m or km in degrees.", "m", "words", optional=True),
+        Field(
+            "unit",
+            "Unit",
+            "Of the side and the distance; m or km for a box in degrees.",
+            "m",
+            "words",
+            optional=True,
+        ),
     ),
     target_fields(
-        "1000", "@unit", "0.001", "a share, 0.01 is 1 %; for the middle in the unit", "5000", Slider(10, 20_000), Slider(0.0001, 1)
+        "1000",
+        "@unit",
+        "0.001",
+        "a share, 0.01 is 1 %; for the middle in the unit",
+        "5000",
+        Slider(10, 20_000),
+        Slider(0.0001, 1),
+        ("question", ("map", "zones", "flows")),
     ),
 )
 
@@ -154,7 +263,11 @@ CATEGORY = QuestionCard(
     (
         *wording_fields("What do you drink with lunch?"),
         Field(
-            "labels", "Answers", "The possible answers with commas between them; they become public.", "tea, coffee, water, juice", "words"
+            "labels",
+            "Answers",
+            "The possible answers with commas between them; they become public.",
+            "tea, coffee, water, juice",
+            "words",
         ),
     ),
     target_fields("1", "", "0.005", "a share, 0.01 is 1 %", "2000", None, Slider(0.0001, 0.2)),
@@ -163,25 +276,157 @@ CATEGORY = QuestionCard(
 ITEMS = QuestionCard(
     "items",
     "Many things per person",
-    "Everybody holds several items (visits, purchases, words), and all of them are protected together.",
+    "Everybody holds several items (visits, purchases, words), and all of them are "
+    "protected together.",
     (
         *wording_fields("At which hours were you on the bus last week?"),
-        Field("question", "What you want to know", "How the items of all are spread, everybody counting the same; or their mean.",
-              "histogram", "choice", choices=(("histogram", "How they are spread"), ("mean", "Their mean"))),
-        Field("item", "An item is", "", "number", "choice",
-              choices=(("number", "A whole number"), ("label", "A word"), ("square", "A place in nested squares"))),
+        Field(
+            "question",
+            "What you want to know",
+            "How all items are spread, with equal weight for each person; or their mean.",
+            "histogram",
+            "choice",
+            choices=(("histogram", "How they are spread"), ("mean", "Their mean")),
+        ),
+        Field(
+            "item",
+            "An item is",
+            "",
+            "number",
+            "choice",
+            choices=(
+                ("number", "A whole number"),
+                ("label", "A word"),
+                ("square", "A place in nested squares"),
+            ),
+        ),
         Field("low", "Smallest", "", "0", "whole", when=("item", ("number",))),
         Field("high", "Largest", "", "23", "whole", when=("item", ("number",))),
-        Field("labels", "Words", "With commas between them; any two are 1 apart.", "home, work, shop, park", "words",
-              when=("item", ("label",))),
-        Field("levels", "Levels", "The area is cut into 2^levels squares along each side.", "3", "whole", when=("item", ("square",))),
-        Field("side", "Side of the area", "Places are x and y from 0 to this.", "4000", when=("item", ("square",))),
+        Field(
+            "labels",
+            "Words",
+            "With commas between them; any two are 1 apart.",
+            "home, work, shop, park",
+            "words",
+            when=("item", ("label",)),
+        ),
+        Field(
+            "levels",
+            "Levels",
+            "The area is cut into 2^levels squares along each side.",
+            "3",
+            "whole",
+            when=("item", ("square",)),
+        ),
+        Field(
+            "side",
+            "Side of the area",
+            "Places are x and y from 0 to this.",
+            "4000",
+            when=("item", ("square",)),
+        ),
         Field("unit", "Unit", "Of numbers, or of distances.", "hours", "words", optional=True),
-        Field("items", "Items each", "Exactly so many for everybody; empty if numbers differ.", "10", "whole", optional=True),
-        Field("most_items", "At most", "If numbers differ: the most that a person may hold; noisy vectors need it.", "", "whole",
-              optional=True, when=("question", ("histogram",))),
+        Field(
+            "items",
+            "Items each",
+            "How many items every person holds; leave it empty if that differs.",
+            "10",
+            "whole",
+            optional=True,
+        ),
     ),
-    target_fields("2", "@unit", "0.5", "earth mover's distance, in the unit", "5000", Slider(0.1, 1000), Slider(0.001, 100)),
-)  # fmt: skip
+    target_fields(
+        "2",
+        "@unit",
+        "0.5",
+        "earth mover's distance, in the unit",
+        "5000",
+        Slider(0.1, 1000),
+        Slider(0.001, 100),
+        ("question", ("histogram",)),
+    ),
+)
 
-PLAN_CARDS = (NUMBER, PLACE, CATEGORY, ITEMS)
+RECORDS = QuestionCard(
+    "records",
+    "Several answers per person",
+    "A row of numbers, a set of labels, or a number for each of some keys; all of it is protected "
+    "together.",
+    (
+        *wording_fields("How do you like buses, trains and bicycles, from 1 to 5?"),
+        Field(
+            "question",
+            "What you want to know",
+            "The mean of each column, the share of people who have each label, or both for keys.",
+            "means",
+            "choice",
+            choices=(
+                ("means", "The mean of each of several numbers"),
+                ("sets", "How many have each label of a set"),
+                ("key-values", "How many have each key, and its mean"),
+            ),
+        ),
+        Field(
+            "columns",
+            "Names of the numbers",
+            "With commas between them; everybody has one number for each.",
+            "bus, train, bike",
+            "words",
+            when=("question", ("means",)),
+        ),
+        Field(
+            "labels",
+            "Labels or keys",
+            "All possible ones with commas between them; they become public.",
+            "tea, coffee, milk, water",
+            "words",
+            when=("question", ("sets", "key-values")),
+        ),
+        Field(
+            "size",
+            "At most, per person",
+            "The most labels or keys that one person holds.",
+            "2",
+            "whole",
+            when=("question", ("sets", "key-values")),
+        ),
+        Field(
+            "low",
+            "Smallest",
+            "Whole numbers without a decimal point; 0.0 for real ones.",
+            "1",
+            unit="@unit",
+            when=("question", ("means", "key-values")),
+        ),
+        Field(
+            "high",
+            "Largest",
+            "The largest possible value; larger ones are refused or clamped.",
+            "5",
+            unit="@unit",
+            when=("question", ("means", "key-values")),
+        ),
+        Field(
+            "granularity",
+            "Rounded to",
+            "Numbers are rounded to steps of this; real numbers of keys need it.",
+            "",
+            unit="@unit",
+            optional=True,
+            when=("question", ("means", "key-values")),
+        ),
+        Field("unit", "Unit", "What the numbers count.", "", "words", optional=True),
+    ),
+    target_fields(
+        "2",
+        "@unit",
+        "0.05",
+        "in the unit; for labels a share, 0.01 is 1 %",
+        "5000",
+        Slider(1, 1000),
+        Slider(0.0001, 10),
+        ("question", ()),
+    ),
+)
+
+PLAN_CARDS = (NUMBER, PLACE, CATEGORY, RECORDS, ITEMS)

@@ -1,4 +1,4 @@
-"""Folders for what a server must not leave behind, not even if it was killed: the next one deletes them."""
+"""Temporary folders; those of a killed server are deleted when the next server starts."""
 
 from __future__ import annotations
 
@@ -9,18 +9,19 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import IO
 
-PREFIX, LOCK = "metricshuffle-web-", "in-use"
+PREFIX = "metricshuffle-web-"
+LOCK = "in-use"
 _locks: dict[Path, IO[bytes]] = {}
 
 
 def make_temp_folder() -> Path:
-    """A fresh folder of this process; those of servers that did not come to deleting theirs go now."""
+    """Create a folder for this process, and delete those that killed servers left behind."""
     for left in _abandoned_folders():
         shutil.rmtree(left, ignore_errors=True)
     folder = Path(tempfile.mkdtemp(prefix=PREFIX))
     lock = (folder / LOCK).open("wb")
     _try_lock(lock)
-    _locks[folder] = lock  # the system frees it with the process, however that ends
+    _locks[folder] = lock  # The system frees the lock however the process ends.
     return folder
 
 
@@ -32,15 +33,18 @@ def delete_folder(folder: Path) -> None:
 
 
 def _abandoned_folders() -> Iterator[Path]:
-    """Folders of this user whose lock nobody holds."""
+    """Folders of this user that no process has locked."""
     for folder in Path(tempfile.gettempdir()).glob(f"{PREFIX}*"):
-        with contextlib.suppress(OSError), (folder / LOCK).open("r+b") as lock:  # none of ours, or gone meanwhile
+        with (
+            contextlib.suppress(OSError),
+            (folder / LOCK).open("r+b") as lock,
+        ):  # not ours, or already deleted
             if _try_lock(lock):
                 yield folder
 
 
 def _try_lock(lock: IO[bytes]) -> bool:
-    """Hold a lock until the file is closed; False if another process does, or if this system has no such locks."""
+    """Lock a file until it is closed; False if another process has it, or without lock support."""
     try:
         import fcntl
     except ImportError:

@@ -1,4 +1,4 @@
-"""The title and the question in the forms of the pages: what people will be asked, in words."""
+"""Title and question of a task, in the forms of the pages."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ NORMALIZERS = {"title": normalize_title, "question": normalize_question}
 
 @dataclass(frozen=True)
 class TaskWording:
-    """What a task says to people, and the digest that it would have without saying anything."""
+    """Title and question of a task, and the digest of the task without them."""
 
     title: str
     question: str
@@ -30,7 +30,7 @@ class TaskWording:
 
 
 def read_wording(typed: Mapping[str, str], fields: Mapping[str, str]) -> dict[str, str | None]:
-    """Title and question, None where the field is empty; `fields` tells which field of the form holds which."""
+    """Read title and question, None if empty; `fields` has the form field of each."""
     words: dict[str, str | None] = {}
     errors: dict[str, str] = {}
     for name, normalize in NORMALIZERS.items():
@@ -38,20 +38,30 @@ def read_wording(typed: Mapping[str, str], fields: Mapping[str, str]) -> dict[st
         try:
             words[name] = normalize(text) if text else None
         except InputError as refused:
-            errors[fields[name]] = f"{name.capitalize()}{str(refused).removeprefix(name)}"
+            errors[fields[name]] = refused.text(lambda word, _: word.capitalize())
     if errors:
         raise FieldErrors(errors)
     return words
 
 
 def with_wording(task: Task, typed: Mapping[str, str]) -> Task:
-    """The task with the title and the question that were typed; where it has one of its own, that stays, and no other is taken."""
+    """Return the task with the typed title and question; existing ones cannot be changed."""
     words = read_wording(typed, {name: name for name in NORMALIZERS})
     own = {"title": task.title, "question": task.question}
-    conflicts = [name for name in NORMALIZERS if own[name] is not None and words[name] not in (None, own[name])]
+    conflicts = [
+        name
+        for name in NORMALIZERS
+        if own[name] is not None and words[name] not in (None, own[name])
+    ]
     if conflicts:
         raise FieldErrors(
-            {name: f"The plan has a {name} of its own, “{own[name]}”; leave this empty, or plan again." for name in conflicts}
+            {
+                name: (
+                    f"The plan has a {name} of its own, “{own[name]}”; leave this empty, or "
+                    "plan again."
+                )
+                for name in conflicts
+            }
         )
     filled = {name: own[name] or words[name] for name in NORMALIZERS}
     return task if filled == own else task.reworded(**filled)

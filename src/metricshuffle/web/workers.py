@@ -1,4 +1,4 @@
-"""Worker processes: a computation has a time limit, can be given up, and never blocks whoever else asks."""
+"""Worker processes: jobs have a time limit, can be cancelled, and do not block each other."""
 
 from __future__ import annotations
 
@@ -6,40 +6,50 @@ import asyncio
 import multiprocessing
 import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine, Mapping
 from multiprocessing.connection import Connection
 from multiprocessing.context import BaseContext
 from multiprocessing.process import BaseProcess
 from time import monotonic
-from typing import Any
+from typing import TYPE_CHECKING
 
 from metricshuffle.errors import MetricShuffleError
 from metricshuffle.report.template_engine import root, set_root
 
+if TYPE_CHECKING:
+    from metricshuffle.web.worker_jobs import JobResult
+
+    Outcome = JobResult | MetricShuffleError
+
 ABANDON_GRACE_SECONDS = 1.0
-"""Seconds after which a computation that nobody waits for any more is ended; a shorter one may end by itself, which keeps its worker."""
+"""An abandoned job is killed once it has run this long; a shorter job keeps its worker."""
 PRELOAD_MODULE = "metricshuffle.web.preload"
 
 
 class TimeLimitExceeded(MetricShuffleError):
-    """The time limit of a computation is over."""
+    """A job exceeded its time limit."""
 
     def __init__(self, seconds: float) -> None:
         super().__init__(
-            f"this took longer than {seconds:g} seconds and was given up; ask for fewer cells, or use the command line, which has no limit."
+            f"this took longer than {seconds:g} seconds and was stopped; ask for fewer "
+            "cells, or use the command line, which has no limit."
         )
 
 
 class WorkerDied(MetricShuffleError):
-    """A worker ended without an answer."""
+    """A worker ended without a result."""
 
     def __init__(self) -> None:
-        super().__init__("the computation ended without an answer, perhaps for want of memory; ask for less and try again.")
+        super().__init__(
+            "the computation ended without an answer, perhaps for lack of memory; ask for "
+            "less and try again."
+        )
 
 
 def serve_jobs(pipe: Connection, prepared: bool, below: str = "") -> None:
-    """What a worker does all its life: one job after the other, until nobody is there to send any."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # whoever presses Ctrl-C ends the server, which ends its workers
+    """Main loop of a worker: run one job after the other until the pipe is closed."""
+    # Ctrl-C ends the server, which ends its workers.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
     from metricshuffle.web import worker_jobs
 
     set_root(below)
@@ -53,28 +63,29 @@ def serve_jobs(pipe: Connection, prepared: bool, below: str = "") -> None:
         pipe.send(_outcome(worker_jobs.JOBS[name], options))
 
 
-def _outcome(job: Callable[..., Any], options: dict[str, Any]) -> tuple[bool, Any]:
+def _outcome(job: Callable[..., JobResult], options: Mapping[str, object]) -> Outcome:
     try:
-        return True, job(**options)
+        return job(**options)
     except MetricShuffleError as error:
-        return False, error
+        return error
     except MemoryError:
-        return False, WorkerDied()
+        return WorkerDied()
     except Exception as error:
         import traceback
 
         traceback.print_exc(file=sys.stderr)
-        return False, MetricShuffleError(
-            f"this is a bug in metricshuffle and not your fault; please report it: {type(error).__name__}: {error}"
+        return MetricShuffleError(
+            "this is a bug in metricshuffle and not your fault; please report it: "
+            f"{type(error).__name__}: {error}"
         )
 
 
 class _Worker:
-    """One process and the pipe to it."""
-
     def __init__(self, context: BaseContext, prepared: bool) -> None:
         self.pipe, theirs = context.Pipe()
-        self.process: BaseProcess = context.Process(target=serve_jobs, args=(theirs, prepared, root()), daemon=True)  # type: ignore[attr-defined]
+        self.process: BaseProcess = context.Process(  # type: ignore[attr-defined]
+            target=serve_jobs, args=(theirs, prepared, root()), daemon=True
+        )
         self.process.start()
         theirs.close()
 
@@ -82,14 +93,15 @@ class _Worker:
         self.process.kill()
         self.pipe.close()
 
-    async def outcome(self) -> tuple[bool, Any]:
-        """What it sends, as soon as it does."""
-        loop, ready = asyncio.get_running_loop(), asyncio.Event()
+    async def outcome(self) -> Outcome:
+        """Wait for its result."""
+        loop = asyncio.get_running_loop()
+        ready = asyncio.Event()
         loop.add_reader(self.pipe.fileno(), ready.set)
         try:
             await ready.wait()
-            answer: tuple[bool, Any] = await asyncio.to_thread(self.pipe.recv)
-            return answer
+            outcome: Outcome = await asyncio.to_thread(self.pipe.recv)
+            return outcome
         except (EOFError, OSError):
             raise WorkerDied from None
         finally:
@@ -98,10 +110,12 @@ class _Worker:
 
 
 class Workers:
-    """A few processes that take jobs in turn."""
+    """A few processes that run jobs in turn."""
 
     def __init__(self, size: int, limit: float, *, prepared: bool = False) -> None:
-        self.size, self.limit, self.prepared = size, limit, prepared
+        self.size = size
+        self.limit = limit
+        self.prepared = prepared
         self.started = 0
         self._free: asyncio.Queue[_Worker] = asyncio.Queue()
         self._all: set[_Worker] = set()
@@ -109,7 +123,7 @@ class Workers:
         self._closed = False
 
     def start(self) -> None:
-        """Nobody waits for it: the page is there before its workers are, and the first question waits."""
+        """Start the workers in the background; the first job waits for them."""
         for _ in range(self.size):
             self._start_background(self._start_worker())
 
@@ -121,13 +135,16 @@ class Workers:
         self._all.add(worker)
         self._free.put_nowait(worker)
 
-    async def run(self, job: str, **options: Any) -> Any:
-        """The result of a job; errors are raised here. Cancelling ends it, sooner or later, and frees its worker."""
+    async def run(self, job: str, **options: object) -> JobResult:
+        """Run a job and return its result, or raise its error.
+
+        Cancelling the call ends the job, sooner or later, and frees its worker.
+        """
         worker = await self._free.get()
         began = monotonic()
         pending = asyncio.ensure_future(self._send_job(worker, job, options))
         try:
-            good, answer = await asyncio.wait_for(asyncio.shield(pending), self.limit)
+            outcome = await asyncio.wait_for(asyncio.shield(pending), self.limit)
         except asyncio.CancelledError:
             self._start_background(self._abandon_job(worker, pending, began))
             raise
@@ -139,16 +156,18 @@ class Workers:
             self._start_background(self._replace_worker(worker))
             raise WorkerDied from None
         self._free.put_nowait(worker)
-        if not good:
-            raise answer
-        return answer
+        if isinstance(outcome, MetricShuffleError):
+            raise outcome
+        return outcome
 
-    async def _send_job(self, worker: _Worker, job: str, options: dict[str, Any]) -> tuple[bool, Any]:
+    async def _send_job(self, worker: _Worker, job: str, options: Mapping[str, object]) -> Outcome:
         await asyncio.to_thread(worker.pipe.send, (job, options))
         return await worker.outcome()
 
-    async def _abandon_job(self, worker: _Worker, pending: asyncio.Future[tuple[bool, Any]], began: float) -> None:
-        """Wait a moment for a short computation; end a long one."""
+    async def _abandon_job(
+        self, worker: _Worker, pending: asyncio.Future[Outcome], began: float
+    ) -> None:
+        """Wait a moment for a short job; end a long one."""
         try:
             await asyncio.wait_for(pending, max(0.0, ABANDON_GRACE_SECONDS - (monotonic() - began)))
         except (TimeoutError, WorkerDied, OSError):
@@ -162,7 +181,7 @@ class Workers:
         await asyncio.to_thread(worker.process.join, 5)
         await self._start_worker()
 
-    def _start_background(self, work: Any) -> None:
+    def _start_background(self, work: Coroutine[None, None, None]) -> None:
         task = asyncio.ensure_future(work)
         self._background.add(task)
         task.add_done_callback(self._background.discard)
@@ -175,7 +194,7 @@ class Workers:
 
 
 def context() -> BaseContext:
-    """Forked from a process that has everything at hand; started afresh where that cannot be."""
+    """Fork server with everything imported; fresh processes where there is none."""
     if "forkserver" not in multiprocessing.get_all_start_methods():
         return multiprocessing.get_context("spawn")
     prepared = multiprocessing.get_context("forkserver")

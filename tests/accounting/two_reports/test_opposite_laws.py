@@ -1,4 +1,4 @@
-"""Binary randomized response, and whatever else has opposite laws: one look bounds a whole block of data sets, however many people."""
+"""Binary randomized response and other opposite laws: bounds for whole blocks of data sets."""
 
 from __future__ import annotations
 
@@ -9,9 +9,15 @@ import mpmath
 import numpy as np
 import pytest
 from scipy.stats import binom
+from tests.tables import check_all
 
 from metricshuffle.accounting.shuffling import _binary_kernels as kernels
-from metricshuffle.accounting.shuffling.binary_exact_bound import BinaryReports, _tilted_at, delta_bracket, epsilon_bracket
+from metricshuffle.accounting.shuffling.binary_exact_bound import (
+    BinaryReports,
+    _tilted_at,
+    delta_bracket,
+    epsilon_bracket,
+)
 from metricshuffle.randomizers import BinaryRandomizedResponse
 
 
@@ -28,15 +34,20 @@ def asked(local: float, epsilon: float) -> kernels.TiltedDirection:
 def convolved(question: kernels.TiltedDirection, others: int, highs: int) -> float:
     """max_k h(k) from the law of the count itself."""
     q = float(question.given[0])
-    law = np.convolve(binom.pmf(np.arange(others - highs + 1), others - highs, q), binom.pmf(np.arange(highs + 1), highs, 1.0 - q))
+    law = np.convolve(
+        binom.pmf(np.arange(others - highs + 1), others - highs, q),
+        binom.pmf(np.arange(highs + 1), highs, 1.0 - q),
+    )
     tail = np.concatenate([np.cumsum(law[::-1])[::-1], [0.0]])
     return float(np.max(question.lead * tail[:-1] - (question.lead + question.growth) * tail[1:]))
 
 
 def exactly(question: kernels.TiltedDirection, others: int, highs: int) -> mpmath.mpf:
-    """The same at the best k in forty digits: the k next to the tilted mean, S(k) summed term by term."""
+    """Value at the best k in forty digits: k next to the tilted mean, S(k) term by term."""
     with mpmath.workdps(40):
-        q, low, high = mpmath.mpf(float(question.given[0])), [mpmath.mpf(1)], [mpmath.mpf(1)]
+        q = mpmath.mpf(float(question.given[0]))
+        low = [mpmath.mpf(1)]
+        high = [mpmath.mpf(1)]
         for count, law, odds in ((others - highs, low, q / (1 - q)), (highs, high, (1 - q) / q)):
             for i in range(count):
                 law.append(law[-1] * odds * (count - i) / (i + 1))
@@ -48,9 +59,15 @@ def exactly(question: kernels.TiltedDirection, others: int, highs: int) -> mpmat
             beyond = [mpmath.mpf(0)] * (highs + 2)  # P(high count >= i), unscaled
             for i in range(highs, -1, -1):
                 beyond[i] = beyond[i + 1] + high[i]
-            point = mpmath.fsum(low[i] * high[k - 1 - i] for i in range(max(0, k - 1 - highs), min(others - highs, k - 1) + 1))
-            tails = mpmath.fsum(low[i] * beyond[max(0, k - i)] for i in range(len(low)) if k - i <= highs)
-            lead, growth = mpmath.mpf(question.lead), mpmath.mpf(question.growth)
+            point = mpmath.fsum(
+                low[i] * high[k - 1 - i]
+                for i in range(max(0, k - 1 - highs), min(others - highs, k - 1) + 1)
+            )
+            tails = mpmath.fsum(
+                low[i] * beyond[max(0, k - i)] for i in range(len(low)) if k - i <= highs
+            )
+            lead = mpmath.mpf(question.lead)
+            growth = mpmath.mpf(question.growth)
             values.append(scale * (lead * (tails + point) - (lead + growth) * tails))
         return max(values)
 
@@ -62,13 +79,19 @@ def bounded(question: kernels.TiltedDirection, others: int, last: int, highs: in
 
 
 @pytest.mark.parametrize(
-    ("local", "others", "epsilon"), [(1.0, 12_000, 0.03), (1.0, 12_000, 0.0), (0.1, 9_000, 0.002), (2.0, 21_000, 0.05)]
+    ("local", "others", "epsilon"),
+    [(1.0, 12_000, 0.03), (1.0, 12_000, 0.0), (0.1, 9_000, 0.002), (2.0, 21_000, 0.05)],
 )
-def test_no_data_set_exceeds_the_bound_from_the_last(local: float, others: int, epsilon: float) -> None:
+def test_no_data_set_exceeds_the_bound_from_the_last(
+    local: float, others: int, epsilon: float
+) -> None:
     """Against the convolution of two binomial laws."""
     question = asked(local, epsilon)
     for last in (others, others // 2):
-        values = {highs: convolved(question, others, highs) for highs in {0, 1, last // 3, last - 1000, last - 1, last}}
+        values = {
+            highs: convolved(question, others, highs)
+            for highs in {0, 1, last // 3, last - 1000, last - 1, last}
+        }
         for highs, value in values.items():
             assert value <= bounded(question, others, last, highs) * (1.0 + 1e-9), (last, highs)
         assert bounded(question, others, last, last) <= values[last] * 1.02  # ... which is not idle
@@ -84,11 +107,12 @@ def test_forty_digits(epsilon: float) -> None:
         assert value <= bounded(question, 9_000, 9_000, highs)
 
 
-@pytest.mark.parametrize("users", [10**5, 10**7, 10**9, 10**12])
-@pytest.mark.parametrize(("local", "delta"), [(1.0, 1e-6), (0.1, 1e-6), (4.0, 1e-9), (6.0, 1e-12), (1.0, 1e-40)])
+@check_all("users", [10**5, 10**7, 10**9, 10**12])
+@check_all(("local", "delta"), [(1.0, 1e-6), (0.1, 1e-6), (4.0, 1e-9), (6.0, 1e-12), (1.0, 1e-40)])
 def test_many_people(users: int, local: float, delta: float) -> None:
-    """Against single data sets from below: all over the range, and next to the end, where the worst is."""
-    law, others = response(local), users - 1
+    """Single data sets as lower bounds: over the whole range, and next to the worst end."""
+    law = response(local)
+    others = users - 1
     epsilon = epsilon_bracket(law, users, delta).upper
     for at in (epsilon, 0.3 * epsilon, 0.0):
         question = asked(local, at)
@@ -96,7 +120,18 @@ def test_many_people(users: int, local: float, delta: float) -> None:
             assert users < 10**9
             continue
         for last in (others, others // 2):
-            for highs in {0, 1, last // 7, last // 2, last - last // 100, last - 10, last - 3, last - 2, last - 1, last}:
+            for highs in {
+                0,
+                1,
+                last // 7,
+                last // 2,
+                last - last // 100,
+                last - 10,
+                last - 3,
+                last - 2,
+                last - 1,
+                last,
+            }:
                 value = kernels.divergence(question, float(others - highs), float(highs))[0]
                 assert value <= bounded(question, others, last, highs), (at, last, highs)
 
@@ -115,7 +150,8 @@ def test_as_quick_for_a_billion_people_as_for_ten_thousand(local: float, delta: 
     def seconds(users: int) -> float:
         times = []
         for _ in range(5):
-            law, start = response(local), time.process_time()
+            law = response(local)
+            start = time.process_time()
             bracket = epsilon_bracket(law, users, delta)
             delta_bracket(law, users, bracket.upper)
             times.append(time.process_time() - start)

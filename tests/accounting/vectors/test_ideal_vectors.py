@@ -1,4 +1,4 @@
-"""Noisy sums seen alone: every pair of small data sets in fractions, and what one honest person too few costs."""
+"""Noisy sums alone: pairs of small data sets in fractions, and one honest person too few."""
 
 from __future__ import annotations
 
@@ -10,16 +10,19 @@ import numpy as np
 import pytest
 from tests.oracles import noisy_vectors as oracle
 
-from metricshuffle.accounting.vectors.feature_changes import FeatureChanges
-from metricshuffle.accounting.vectors.sum_loss import ideal_loss
+from metricshuffle.accounting.vectors.feature_changes import FeatureChanges, ideal_loss
 from metricshuffle.errors import InputError
 from metricshuffle.noise.polya import Polya
 
-HALF, THIRDS, FIFTHS = Fraction(1, 2), Fraction(2, 3), Fraction(4, 5)
+HALF = Fraction(1, 2)
+THIRDS = Fraction(2, 3)
+FIFTHS = Fraction(4, 5)
 
 
 def move(rates: list[float], sizes: list[int]) -> FeatureChanges:
-    return FeatureChanges(np.array(rates), np.array(sizes, dtype=np.int64), np.ones(len(rates), dtype=np.int64))
+    return FeatureChanges(
+        np.array(rates), np.array(sizes, dtype=np.int64), np.ones(len(rates), dtype=np.int64)
+    )
 
 
 def test_goldens_of_discrete_laplace_residues() -> None:
@@ -29,7 +32,9 @@ def test_goldens_of_discrete_laplace_residues() -> None:
         law = [oracle.laplace_residue(z, p, 7) for z in range(7)]
         ratio *= max(law[z] / law[(z - 1) % 7] for z in range(7))
     assert ratio == Fraction(209064409, 66937200)
-    assert float(ratio) <= math.exp(ideal_loss(move([-math.log(p) for p in (HALF, THIRDS, FIFTHS)], [1, 1, 1])))
+    assert float(ratio) <= math.exp(
+        ideal_loss(move([-math.log(p) for p in (HALF, THIRDS, FIFTHS)], [1, 1, 1]))
+    )
 
 
 FEATURES = {
@@ -42,8 +47,9 @@ FEATURES = {
 @pytest.mark.parametrize("name", FEATURES)
 @pytest.mark.parametrize("q", [4, 7])
 def test_every_pair_of_data_sets_and_people_together(name: str, q: int) -> None:
-    """Two people, two coordinates, residues: the largest ratio of any two data sets is within the sum of everybody's losses."""
-    features, ratios = FEATURES[name], (HALF, THIRDS)
+    """Two people, two coordinates: largest ratio of any data sets within the sum of losses."""
+    features = FEATURES[name]
+    ratios = (HALF, THIRDS)
     noise = [[oracle.laplace_residue(z, p, q) for z in range(q)] for p in ratios]
     silent = [[Fraction(int(z == 0)) for z in range(q)]] * 2
     rates = [-math.log(p) for p in ratios]
@@ -60,7 +66,10 @@ def test_every_pair_of_data_sets_and_people_together(name: str, q: int) -> None:
                     laws[data][key] = laws[data].get(key, Fraction(0)) + mass * chance
     tight = 0.0
     for one, other in combinations_with_replacement(laws, 2):
-        changes = [[abs(a - b) for a, b in zip(features[x], features[y], strict=True)] for x, y in zip(one, other, strict=True)]
+        changes = [
+            [abs(a - b) for a, b in zip(features[x], features[y], strict=True)]
+            for x, y in zip(one, other, strict=True)
+        ]
         losses = [ideal_loss(move(rates, sizes)) for sizes in changes]
         loss = math.log(oracle.largest_ratio(laws[one], laws[other]))
         assert loss <= sum(losses) + 1e-12
@@ -78,7 +87,8 @@ def test_without_a_modulus_it_is_attained() -> None:
 
 def test_shares_of_many_people_sum_to_one_discrete_laplace() -> None:
     """Three shares of shape 1/3, modulo 5."""
-    share, q = oracle.polya_residues(Fraction(1, 3), 0.4, 5), 5
+    share = oracle.polya_residues(Fraction(1, 3), 0.4, 5)
+    q = 5
     total = oracle.residue_sums([(0,)] * 3, [share], (q,))
     whole = oracle.polya_residues(Fraction(1), 0.4, q)
     assert [float(total[z,]) for z in range(q)] == pytest.approx(whole, rel=1e-12)
@@ -93,8 +103,13 @@ def test_a_shortfall_multiplies_over_coordinates() -> None:
 def test_the_loss_is_rounded_up() -> None:
     rng = np.random.default_rng(3)
     for _ in range(200):
-        rates, sizes, counts = rng.uniform(1e-6, 3.0, 7), rng.integers(0, 50, 7), rng.integers(0, 1000, 7)
-        exact = sum(Fraction(r) * int(s) * int(c) for r, s, c in zip(rates.tolist(), sizes, counts, strict=True))
+        rates = rng.uniform(1e-6, 3.0, 7)
+        sizes = rng.integers(0, 50, 7)
+        counts = rng.integers(0, 1000, 7)
+        exact = sum(
+            Fraction(r) * int(s) * int(c)
+            for r, s, c in zip(rates.tolist(), sizes, counts, strict=True)
+        )
         loss = Fraction(ideal_loss(FeatureChanges(rates, sizes, counts)))
         assert exact <= loss <= exact * (1 + Fraction(1, 10**14))
     assert ideal_loss(move([], [])) == 0.0 == ideal_loss(move([0.5], [0]))

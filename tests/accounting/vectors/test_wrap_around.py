@@ -1,4 +1,4 @@
-"""How large residues must be: the exact tail, Chernoff's bound above the truth, and the least number of bits."""
+"""Size of residues: exact tail, Chernoff's upper bound, and the least number of bits."""
 
 from __future__ import annotations
 
@@ -9,24 +9,31 @@ import mpmath
 import numpy as np
 import pytest
 from tests.oracles import sgdl
+from tests.tables import check_all
 
-from metricshuffle.accounting.vectors.modulus_wrap import residue_bits, wrap_probability
+from metricshuffle.accounting.vectors.encoding_terms import residue_bits, wrap_probability
 from metricshuffle.errors import InputError, NotCertified
 
 
 def test_golden_values() -> None:
     rates = np.full(63, 1 / 126)
     assert residue_bits(2000, 20, rates) == 16
-    assert wrap_probability(rates, (2**16 - 40_000 - 1) // 2) == pytest.approx(6.2023036e-43, rel=1e-7)
+    assert wrap_probability(rates, (2**16 - 40_000 - 1) // 2) == pytest.approx(
+        6.2023036e-43, rel=1e-7
+    )
 
 
-@pytest.mark.parametrize("rate", [1e-3, 0.2, 3.0])
-@pytest.mark.parametrize("margin", [0, 1, 17, 400])
+@check_all("rate", [1e-3, 0.2, 3.0])
+@check_all("margin", [0, 1, 17, 400])
 def test_the_tail_of_one_discrete_laplace_variable(rate: float, margin: int) -> None:
     with mpmath.workdps(40):
         p = mpmath.exp(-mpmath.mpf(rate))
         truth = 2 * p ** (margin + 1) / (1 + p)
-    assert truth <= wrap_probability(np.array([rate]), margin) <= truth * (1 + mpmath.mpf(10) ** -11) + mpmath.mpf(10) ** -320
+    assert (
+        truth
+        <= wrap_probability(np.array([rate]), margin)
+        <= truth * (1 + mpmath.mpf(10) ** -11) + mpmath.mpf(10) ** -320
+    )
 
 
 @pytest.mark.parametrize("shape", [Fraction(1, 3), Fraction(2), Fraction(7, 2)])
@@ -39,7 +46,12 @@ def test_other_shapes_are_bounded(shape: Fraction) -> None:
 
 def test_the_least_bits() -> None:
     rates = np.array([0.01] * 5 + [0.5])
-    for people, top, shape in [(1, 1, Fraction(1)), (2000, 20, Fraction(1)), (2000, 20, Fraction(2)), (10**5, 40, Fraction(3, 2))]:
+    for people, top, shape in [
+        (1, 1, Fraction(1)),
+        (2000, 20, Fraction(1)),
+        (2000, 20, Fraction(2)),
+        (10**5, 40, Fraction(3, 2)),
+    ]:
         bits = residue_bits(people, top, rates, shape)
         assert wrap_probability(rates, (2**bits - people * top - 1) // 2, shape) <= 1e-12
         smaller = 2 ** (bits - 1) - people * top - 1

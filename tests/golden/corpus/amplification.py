@@ -1,4 +1,4 @@
-"""(b) Epsilon after shuffling, from above and below, as hexadecimal floats: every randomizer, five sizes, three deltas."""
+"""(b) Epsilon after shuffling, both bounds, as hexadecimal floats, for every randomizer."""
 
 from __future__ import annotations
 
@@ -14,23 +14,34 @@ USERS = (2, 10, 10**3, 10**6, 10**9)
 DELTAS = (1e-3, 1e-6, 1e-12)
 
 
-def _randomizers() -> dict[str, Any]:
-    """The examples of the page on randomizers, and the two that it has no example of."""
+def examples() -> dict[str, Any]:
+    """Examples of the page on randomizers, and the two without an example there."""
     named = {name: getattr(randomizers, name)(*arguments) for name, arguments in EXAMPLES.items()}
-    return {**named, "AmongDummies": randomizers.AmongDummies.coins(0.25), "GenericLDP": ms.GenericLDP(1.0)}
+    return {
+        **named,
+        "AmongDummies": randomizers.AmongDummies.coins(0.25),
+        "GenericLDP": ms.GenericLDP(1.0),
+    }
 
 
-def _epsilon(randomizer: Any, users: int, delta: float) -> dict[str, str]:
+def band(randomizer: Any, users: int, delta: float) -> dict[str, str]:
+    """Both ends as hexadecimal floats, and the bound that gave the upper one."""
     try:
-        band = ms.amplify(randomizer, users).epsilon(delta)
+        amplified = ms.amplify(randomizer, users).epsilon(delta)
     except ms.MetricShuffleError as error:
         return {"refused": type(error).__name__}
-    return {"upper": float(band.upper).hex(), "lower": float(band.lower).hex(), "bound": band.bound}
+    return {
+        "upper": float(amplified.upper).hex(),
+        "lower": float(amplified.lower).hex(),
+        "bound": amplified.bound,
+    }
 
 
 def record() -> Items:
     return {
-        f"{name}, {users} users": {f"delta {delta:g}": _epsilon(randomizer, users, delta) for delta in DELTAS}
-        for name, randomizer in _randomizers().items()
+        f"{name}, {users} users": {
+            f"delta {delta:g}": band(randomizer, users, delta) for delta in DELTAS
+        }
+        for name, randomizer in examples().items()
         for users in USERS
     }

@@ -1,9 +1,10 @@
-"""(f) Commands of the documents: exit code, both streams and the files they write; and the help of every command.
+"""(f) Commands of the documents: exit code, both streams and files; help of every command.
 
-Commands run in this process, in the order of their page and in a folder of their own, with the operating system's randomness seeded, so
-that even what is drawn comes out again. Code of a page runs too, because commands read what it writes.
-The walk-through of docs/service/operate.md is left out: it closes after twenty seconds and goes on with whatever a busy machine did by
-then. Section e runs the same commands, step by step.
+Commands run in this process, in the order of their page and in a separate folder, with the
+operating system's randomness seeded, so that draws are repeatable. Code of a page runs too, because
+commands read what it writes. The walk-through of docs/service/operate.md is left out: it closes
+after twenty seconds and its result depends on the load of the machine. Section e runs the same
+commands, step by step.
 """
 
 from __future__ import annotations
@@ -40,48 +41,73 @@ LEFT_OUT = {
     "reproduce": "takes minutes",
     "users compare": "takes minutes",
 }
-"""Commands in shell blocks that are not run here, by their first words, and why."""
-SHELL_PAGES = {"commands.md": DOCS / "commands.md", "users.md": DOCS / "users.md", "tutorial-page.md": DOCS / "tutorial-page.md"}
+"""Commands in shell blocks that are not run here, by their first words, with the reason."""
+SHELL_PAGES = {
+    "commands.md": DOCS / "commands.md",
+    "users.md": DOCS / "users.md",
+    "tutorial-page.md": DOCS / "tutorial-page.md",
+}
 VALUES = "kcal\n" + "".join(f"{(137 * person) % 1001}\n" for person in range(1_000))
 """values.csv of the commands: the numbers of the README's Python sample."""
-ENVIRONMENT = {"COLUMNS": "80", "LINES": "40", "NO_COLOR": "1", "TERM": "dumb", "OPENBLAS_NUM_THREADS": "1"}
+ENVIRONMENT = {
+    "COLUMNS": "80",
+    "LINES": "40",
+    "NO_COLOR": "1",
+    "TERM": "dumb",
+    "OPENBLAS_NUM_THREADS": "1",
+}
 
 
 def _main() -> Any:
-    """The function behind the command `metricshuffle`, as it is installed."""
+    """Entry point of the installed command `metricshuffle`."""
     (script,) = entry_points(group="console_scripts", name="metricshuffle")
     return script.load()
 
 
 def typed(words: list[str], seed: str) -> tuple[int, str, str]:
     """Exit code, standard output and standard error of a command."""
-    out, err = io.StringIO(), io.StringIO()
+    out = io.StringIO()
+    err = io.StringIO()
     code: Any = 0
     with (
-        patch.object(sys, "argv", ["metricshuffle", *words]), seeded_system(seed),
-        contextlib.redirect_stdout(out), contextlib.redirect_stderr(err),
-    ):  # fmt: skip
+        patch.object(sys, "argv", ["metricshuffle", *words]),
+        seeded_system(seed),
+        contextlib.redirect_stdout(out),
+        contextlib.redirect_stderr(err),
+    ):
         try:
             _main()()
         except SystemExit as end:
             code = end.code
-    assert code != 128 + signal.SIGTERM, "the recorder was stopped by a signal"  # (the command has a handler of its own for it)
+    assert code != 128 + signal.SIGTERM, (
+        "the recorder was stopped by a signal"
+    )  # (the command has a handler of its own for it)
     return code if isinstance(code, int) else int(code is not None), out.getvalue(), err.getvalue()
 
 
 def _content(path: Path, folder: Path) -> Any:
-    """What is recorded of a file: JSON and tables as they are, pages as tags, all else as a digest."""
+    """Recorded content of a file: JSON and tables as they are, pages as tags, else a digest."""
     if path.suffix in (".html", ".svg"):
         return digest(parts_of_page(masked(path.read_text(encoding="utf-8"), folder))["tags"])
     if path.suffix == ".json":
         text = masked(path.read_text(encoding="utf-8"), folder)
         with contextlib.suppress(ValueError):
-            return json.dumps(json.loads(text), indent=0, sort_keys=True, ensure_ascii=False) if len(text) < 60_000 else digest(text)
+            return (
+                json.dumps(json.loads(text), indent=0, sort_keys=True, ensure_ascii=False)
+                if len(text) < 60_000
+                else digest(text)
+            )
     if path.suffix == ".ledger":  # has times, and a checksum over them
-        return digest(re.sub(r'"checksum": "\w+"', "", masked(path.read_bytes().decode("latin-1"), folder)))
+        return digest(
+            re.sub(r'"checksum": "\w+"', "", masked(path.read_bytes().decode("latin-1"), folder))
+        )
     if path.suffix in (".csv", ".txt", ".md", ".geojson"):
         return digest(masked(path.read_text(encoding="utf-8"), folder))
-    return {"bytes": path.stat().st_size} if path.suffix in (".png", ".db") else {"sha256": digest(path.read_bytes())}
+    return (
+        {"bytes": path.stat().st_size}
+        if path.suffix in (".png", ".db")
+        else {"sha256": digest(path.read_bytes())}
+    )
 
 
 def _files(folder: Path) -> dict[str, tuple[int, int]]:
@@ -103,8 +129,17 @@ def _command(command: str, seed: str, folder: Path) -> Fields:
         return {"exit code": 0}
     before = _files(folder)
     code, out, err = typed(words, seed)
-    changed = {name: _content(folder / name, folder) for name, stamp in _files(folder).items() if before.get(name) != stamp}
-    return {"exit code": code, "stdout": masked(out, folder), "stderr": masked(err, folder), "files": changed}
+    changed = {
+        name: _content(folder / name, folder)
+        for name, stamp in _files(folder).items()
+        if before.get(name) != stamp
+    }
+    return {
+        "exit code": code,
+        "stdout": masked(out, folder),
+        "stderr": masked(err, folder),
+        "files": changed,
+    }
 
 
 def _code(block: Block, names: dict[str, object], seed: str, page: str, folder: Path) -> Fields:
@@ -115,7 +150,7 @@ def _code(block: Block, names: dict[str, object], seed: str, page: str, folder: 
 
 
 def _shell_commands(body: str) -> Iterator[str]:
-    """The commands of a shell block that are run: those of metricshuffle that are not left out."""
+    """Commands of a shell block that are run: those of metricshuffle that are not left out."""
     for line in body.replace("\\\n", " ").splitlines():
         words = line.split("#")[0].split()
         if words[:1] == ["metricshuffle"] and not {words[1], " ".join(words[1:3])} & set(LEFT_OUT):
@@ -123,7 +158,7 @@ def _shell_commands(body: str) -> Iterator[str]:
 
 
 def _page(page: str, path: Path, folder: Path) -> Items:
-    """Everything that a page tells its reader to run, in order."""
+    """Everything that a page asks its reader to run, in order."""
     items: Items = {}
     names: dict[str, object] = {"__name__": "__main__"}
     for block in blocks(path.read_text(encoding="utf-8")):
@@ -140,19 +175,26 @@ def _page(page: str, path: Path, folder: Path) -> Items:
 
 @contextlib.contextmanager
 def inside(folder: Path) -> Iterator[None]:
-    """In this folder, with a terminal of 80 columns and no colours."""
+    """Work in this folder, with a terminal of 80 columns and no colours."""
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     with patch.dict(os.environ, {**ENVIRONMENT, "PATH": path}), contextlib.chdir(folder):
         yield
 
 
 def _helps() -> Items:
-    """The help of every command in docs/cli.md, and the names of its options apart from the prose."""
+    """Help of every command in docs/cli.md, and the names of its options apart from the prose."""
     items: Items = {}
-    for name in re.findall(r"^## metricshuffle ?(.*)$", (DOCS / "cli.md").read_text(encoding="utf-8"), re.M):
+    for name in re.findall(
+        r"^## metricshuffle ?(.*)$", (DOCS / "cli.md").read_text(encoding="utf-8"), re.M
+    ):
         code, out, err = typed([*name.split(), "--help"], "help")
         options = sorted(set(re.findall(r"(?<![\w-])--[a-z][a-z-]*", out)))
-        items[f"help: {name}"] = {"exit code": code, "stdout": masked(out), "stderr": masked(err), "options": options}
+        items[f"help: {name}"] = {
+            "exit code": code,
+            "stdout": masked(out),
+            "stderr": masked(err),
+            "options": options,
+        }
     return items
 
 

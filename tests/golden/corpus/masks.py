@@ -1,4 +1,4 @@
-"""What makes recordings repeatable: seeded randomness of the operating system, and masks for times, addresses and folders."""
+"""Repeatable recordings: seeded system randomness, and masks for times, addresses, folders."""
 
 from __future__ import annotations
 
@@ -14,8 +14,14 @@ from pathlib import Path
 from unittest.mock import patch
 
 MASKS = (
-    (re.compile(r"\d{4}-\d\d-\d\d(?:[T ]| at )\d\d:\d\d(?::\d\d(?:\.\d+)?)?(?:Z|\+00:00| UTC)?"), "<time>"),
-    (re.compile(r"\b(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun), \d\d \w{3} \d{4} \d\d:\d\d:\d\d GMT"), "<time>"),
+    (
+        re.compile(r"\d{4}-\d\d-\d\d(?:[T ]| at )\d\d:\d\d(?::\d\d(?:\.\d+)?)?(?:Z|\+00:00| UTC)?"),
+        "<time>",
+    ),
+    (
+        re.compile(r"\b(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun), \d\d \w{3} \d{4} \d\d:\d\d:\d\d GMT"),
+        "<time>",
+    ),
     (re.compile(r"(127\.0\.0\.1|localhost):\d+"), r"\1:<port>"),
     (re.compile(r"\b\d+(?:\.\d+)? (?:s|ms|seconds?|minutes?)\b(?= (?:of|on|ago)\b)"), "<seconds>"),
 )
@@ -28,7 +34,10 @@ def digest(content: bytes | str) -> str:
 
 
 def masked(text: str, *folders: Path) -> str:
-    """Without times, ports and these folders; white space at the ends of lines depends on the lengths of those, so it goes too."""
+    """Text without times, ports and these folders.
+
+    White space at the ends of lines depends on their lengths, so it is removed too.
+    """
     for folder in folders:
         for name in {str(folder), str(folder.resolve())}:
             text = text.replace(name, "<folder>")
@@ -38,37 +47,58 @@ def masked(text: str, *folders: Path) -> str:
 
 
 def without_numbers(text: str) -> str:
-    """For what was drawn in another process, or of keys: no numbers, and no keys or digests in hexadecimal digits."""
+    """Text without numbers, keys and digests, for draws of another process or of keys."""
     return NUMBER.sub("#", HEXADECIMAL.sub("<hex>", text))
 
 
 @contextmanager
 def seeded_system(seed: str) -> Iterator[None]:
-    """The operating system's random bytes follow from `seed`, for this process and everything that Python itself draws.
+    """Derive the operating system's random bytes from `seed`, for this process and Python.
 
-    Each place that draws, and each size, has a stream of its own: a compiler that names files of its cache (`uuid4` takes 16 bytes from
-    `os.urandom`) does so on the first run only, and must not move what the program draws (32 bytes, or through `secrets`).
-    (Keys that OpenSSL makes are not reached by this; what holds one is masked.)
+    Each place that draws, and each size, has a separate stream: a compiler that names files of its
+    cache (`uuid4` takes 16 bytes from `os.urandom`) does so on the first run only, and must not
+    shift what the program draws (32 bytes, or through `secrets`). Keys made by OpenSSL are not
+    affected; what contains one is masked.
     """
     counts: Counter[tuple[str, int]] = Counter()
 
     def source(place: str) -> Callable[[int], bytes]:
         def drawn(size: int) -> bytes:
             counts[place, size] += 1
-            return hashlib.shake_256(f"{seed} {place} {size} {counts[place, size]}".encode()).digest(size)
+            return hashlib.shake_256(
+                f"{seed} {place} {size} {counts[place, size]}".encode()
+            ).digest(size)
 
         return drawn
 
-    with patch.object(os, "urandom", source("os")), patch.object(random, "_urandom", source("random")):
+    with (
+        patch.object(os, "urandom", source("os")),
+        patch.object(random, "_urandom", source("random")),
+    ):
         yield
 
 
-KEPT = ("class", "id", "name", "type", "method", "href", "action", "for", "role", "value", "selected", "checked", "open", "disabled")
-"""Attributes that are recorded with their values: structure and addresses. Of all others only the name is."""
+KEPT = (
+    "class",
+    "id",
+    "name",
+    "type",
+    "method",
+    "href",
+    "action",
+    "for",
+    "role",
+    "value",
+    "selected",
+    "checked",
+    "open",
+    "disabled",
+)
+"""Attributes recorded with their values: structure and addresses; of others, only the name."""
 
 
 class _Parts(HTMLParser):
-    """Tags, one a line, and texts."""
+    """Parser that collects tags, one per line, and texts."""
 
     def __init__(self) -> None:
         super().__init__(convert_charrefs=True)
@@ -77,7 +107,10 @@ class _Parts(HTMLParser):
         self.inside = ""
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        told = [f"{name}={value}" if name in KEPT and not (value or "").startswith("data:") else name for name, value in attrs]
+        told = [
+            f"{name}={value}" if name in KEPT and not (value or "").startswith("data:") else name
+            for name, value in attrs
+        ]
         self.tags.append(f"<{' '.join([tag, *told])}>")
         self.inside = tag
 
@@ -94,7 +127,7 @@ class _Parts(HTMLParser):
 
 
 def parts_of_page(page: str) -> dict[str, str]:
-    """The tags of a page and its words, apart; what charts are drawn with (`path`, `d`) is left out of both."""
+    """Tags of a page and its words, apart; drawing data of charts (`path`, `d`) is left out."""
     parts = _Parts()
     parts.feed(page)
     parts.close()

@@ -1,4 +1,4 @@
-"""(h) Public names, every `kind` and `format` in a file, and the statements that are implemented."""
+"""(h) Public names, every `kind` and `format` in a file, and implemented statements."""
 
 from __future__ import annotations
 
@@ -26,19 +26,25 @@ def _trees() -> Iterator[ast.Module]:
 
 
 def _kinds() -> list[str]:
-    """The values of every field `kind` that is one of certain words: `kind: Literal["sum"] = "sum"`."""
+    """Values of every field `kind` with literal values: `kind: Literal["sum"] = "sum"`."""
     found: set[str] = set()
     for tree in _trees():
         for node in ast.walk(tree):
-            if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name) and node.target.id == "kind":
+            if (
+                isinstance(node, ast.AnnAssign)
+                and isinstance(node.target, ast.Name)
+                and node.target.id == "kind"
+            ):
                 found |= {
-                    part.value for part in ast.walk(node.annotation) if isinstance(part, ast.Constant) and isinstance(part.value, str)
+                    part.value
+                    for part in ast.walk(node.annotation)
+                    if isinstance(part, ast.Constant) and isinstance(part.value, str)
                 }
     return sorted(found)
 
 
 def _formats() -> list[str]:
-    """Texts and bytes that name a format and its version, wherever they stand."""
+    """Texts and bytes that name a format and its version."""
     found: set[str] = set()
     for tree in _trees():
         for node in ast.walk(tree):
@@ -50,12 +56,18 @@ def _formats() -> list[str]:
 
 
 def _statements() -> dict[str, int]:
-    """Paper and label of every formula that is registered, and how many functions implement it; not the functions' names."""
+    """Paper and label of every registered formula, and the number of functions for it."""
     for module in walk_packages(metricshuffle.__path__, "metricshuffle."):
         if not module.name.endswith("__main__"):
             import_module(module.name)
-    own = [statement for statement in STATEMENTS.values() if statement.function.startswith("metricshuffle.")]
-    return dict(sorted(Counter(f"{statement.paper}: {statement.label}" for statement in own).items()))
+    own = [
+        statement
+        for statement in STATEMENTS.values()
+        if statement.function.startswith("metricshuffle.")
+    ]
+    return dict(
+        sorted(Counter(f"{statement.paper}: {statement.label}" for statement in own).items())
+    )
 
 
 def record() -> Items:

@@ -1,4 +1,4 @@
-"""(g) Report pages, other pages that commands write, and the cards and charts of notebooks: their tags, and apart from these their words.
+"""(g) Report pages, other pages, and cards and charts of notebooks: tags and words.
 
 The page of `metricshuffle web` and the join page are in section e, where their servers are.
 """
@@ -11,20 +11,40 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+from tests.catalogue.small_plans import SMALL, plan_of, values_of
 from tests.golden.corpus.commands import inside, typed
 from tests.golden.corpus.masks import digest, masked, parts_of_page, seeded_system
 from tests.golden.corpus.recording import Fields, Items
-from tests.oracles.small_plans import SMALL, plan_of, values_of
 
 import metricshuffle as ms
 from metricshuffle.randomizers import KaryRandomizedResponse, PlanarGeometric
 
-REPORTED = ("sum", "mean", "mean, nobody", "hat", "centroid", "centroid on a map", "labels", "line", "cells", "cells on a map",
-            "users' tree", "users' items", "users' mean", "users' table")  # fmt: skip
-"""Small plans that have a report; charts take a second each."""
+REPORTED = (
+    "sum",
+    "mean",
+    "mean, nobody",
+    "hat",
+    "centroid",
+    "centroid on a map",
+    "labels",
+    "line",
+    "cells",
+    "cells on a map",
+    "users' tree",
+    "users' items",
+    "users' mean",
+    "users' table",
+)
+"""Small plans with a report; charts take a second each."""
 COMMANDS = {
-    "amplify": "amplify --randomizer krr --options 16 --local-epsilon 1 --users 10000 --delta 1e-6 --plot page.html",
-    "amplify, metric": "amplify --randomizer metric --distance 1 --reach 3 --users 10000 --delta 1e-8 --plot page.html",
+    "amplify": (
+        "amplify --randomizer krr --options 16 --local-epsilon 1 --users 10000 --delta 1e-6 "
+        "--plot page.html"
+    ),
+    "amplify, metric": (
+        "amplify --randomizer metric --distance 1 --reach 3 --users 10000 --delta 1e-8 --plot "
+        "page.html"
+    ),
 }
 
 
@@ -34,7 +54,7 @@ def _parts(page: str, folder: Path) -> Fields:
 
 
 def _written(words: list[str], page: Path, folder: Path) -> Fields:
-    """The page that a command writes."""
+    """Page that a command writes."""
     code, _, err = typed(words, " ".join(words))
     assert code == 0, f"{words}: {err}"
     return _parts(page.read_text(encoding="utf-8"), folder)
@@ -52,22 +72,35 @@ def _reports(folder: Path) -> Items:
     for name in REPORTED:
         plan_of(name).save("plan.json", "task.json")
         _released(name).save("release.json")
-        items[f"report: {name}"] = _written(["report", "plan.json", "release.json", "--output", "page.html"], Path("page.html"), folder)
+        items[f"report: {name}"] = _written(
+            ["report", "plan.json", "release.json", "--output", "page.html"],
+            Path("page.html"),
+            folder,
+        )
         words = ["explain", "task.json", "--format", "html", "--output", "explain.html"]
         items[f"explain: {name}"] = _written(words, Path("explain.html"), folder)
     _released("cells on a map").save("release.json")
-    items["map: cells on a map"] = _written(["map", "release.json", "--output", "map.html"], Path("map.html"), folder)
+    items["map: cells on a map"] = _written(
+        ["map", "release.json", "--output", "map.html"], Path("map.html"), folder
+    )
     for name, command in COMMANDS.items():
         items[f"command: {name}"] = _written(command.split(), Path("page.html"), folder)
     return items
 
 
 def _results() -> Iterator[tuple[str, Any]]:
-    """Everything that notebooks show as a card."""
+    """Yield everything that notebooks show as a card."""
     for name in SMALL:
         planned = plan_of(name)
-        yield from ((f"plan: {name}", planned), (f"task: {name}", planned.task), (f"candidate: {name}", planned.choice))
-        yield from ((f"guarantee: {name}", planned.guarantee), (f"release: {name}", _released(name)))
+        yield from (
+            (f"plan: {name}", planned),
+            (f"task: {name}", planned.task),
+            (f"candidate: {name}", planned.choice),
+        )
+        yield from (
+            (f"guarantee: {name}", planned.guarantee),
+            (f"release: {name}", _released(name)),
+        )
     yield "amplification: k-ary", ms.amplify(KaryRandomizedResponse(5, 1.0), 1000)
     yield "amplification: cells", ms.amplify(PlanarGeometric(4, 3, 0.5), 1000)
     yield "amplification: any", ms.amplify(ms.GenericLDP(1.0), 1000)
@@ -75,7 +108,7 @@ def _results() -> Iterator[tuple[str, Any]]:
 
 
 def _charts(result: Any) -> str:
-    """The specification of its chart, or why there is none."""
+    """Specification of its chart, or the reason why there is none."""
     try:
         return digest(json.dumps(result.plot().to_dict(), sort_keys=True))
     except ms.MetricShuffleError as error:

@@ -11,10 +11,10 @@ from typing import Any
 
 Fields = dict[str, Any]
 Items = dict[str, Fields]
-"""What a section records: of each item its fields, all of them JSON."""
+"""Recorded items of a section: fields of each item, all of them JSON."""
 
 TEXTS = frozenset({"stdout", "stderr", "text"})
-"""Fields that hold prose, which `--without texts` leaves out."""
+"""Fields with prose, which `--without texts` leaves out."""
 MOST_LINES = 12
 
 
@@ -23,7 +23,7 @@ def path_of(folder: Path, name: str) -> Path:
 
 
 def write(folder: Path, name: str, items: Items) -> int:
-    """Write a section; how many bytes its file has. The same items are the same bytes."""
+    """Write a section and return the size of its file in bytes; equal items give equal bytes."""
     folder.mkdir(parents=True, exist_ok=True)
     text = json.dumps(items, indent=0, sort_keys=True, ensure_ascii=False) + "\n"
     data = gzip.compress(text.encode(), 9, mtime=0)
@@ -37,20 +37,25 @@ def read(folder: Path, name: str) -> Items:
 
 
 def differences(old: Items, new: Items, *, texts: bool = True) -> Iterator[tuple[str, str, str]]:
-    """(item, old, new) of every field that differs, and of every item that only one of them has."""
+    """Yield (item, old, new) of every field that differs and every item in only one of them."""
     new = json.loads(json.dumps(new))  # as it is read back: tuples are lists
     for item in sorted(old.keys() | new.keys()):
         if item not in new or item not in old:
-            yield item, "(recorded)" if item in old else "(not recorded)", "(recorded)" if item in new else "(not recorded)"
+            yield (
+                item,
+                "(recorded)" if item in old else "(not recorded)",
+                "(recorded)" if item in new else "(not recorded)",
+            )
             continue
         for field in sorted(old[item].keys() | new[item].keys()):
-            before, after = old[item].get(field), new[item].get(field)
+            before = old[item].get(field)
+            after = new[item].get(field)
             if before != after and (texts or field not in TEXTS):
                 yield f"{item}: {field}", *_shown(before, after)
 
 
 def _shown(before: Any, after: Any) -> tuple[str, str]:
-    """Both values; of long ones the lines that differ, and no more than a dozen of them."""
+    """Both values; of long ones at most a dozen lines that differ."""
     lines = [_lines(before), _lines(after)]
     if max(map(len, lines)) <= 1:
         return "\n".join(lines[0]), "\n".join(lines[1])
@@ -65,9 +70,18 @@ def _shown(before: Any, after: Any) -> tuple[str, str]:
 
 
 def _lines(value: Any) -> list[str]:
-    return (value if isinstance(value, str) else json.dumps(value, indent=0, sort_keys=True, ensure_ascii=False)).splitlines()
+    return (
+        value
+        if isinstance(value, str)
+        else json.dumps(value, indent=0, sort_keys=True, ensure_ascii=False)
+    ).splitlines()
 
 
 def _cut(lines: list[str]) -> str:
     left_out = len(lines) - MOST_LINES
-    return "\n".join([*(line[:300] for line in lines[:MOST_LINES]), *([f"({left_out} more lines)"] if left_out > 0 else [])])
+    return "\n".join(
+        [
+            *(line[:300] for line in lines[:MOST_LINES]),
+            *([f"({left_out} more lines)"] if left_out > 0 else []),
+        ]
+    )

@@ -1,4 +1,4 @@
-"""Servers that section e talks to: `metricshuffle serve` and `metricshuffle web` as processes, and a proxy that notes what passes it."""
+"""Servers for section e: `metricshuffle serve`, `metricshuffle web`, and a recording proxy."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from urllib.parse import urlsplit
 
 @contextmanager
 def started(folder: Path, *words: str) -> Iterator[dict[str, Any]]:
-    """A command that serves until it is stopped; the line of JSON that it prints when it is ready."""
+    """Start a serving command and return the line of JSON that it prints when ready."""
     command = [sys.executable, "-m", "metricshuffle", *words, "--json"]
     with open(folder / f"{words[0]}.log", "wb") as log:
         process = subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, stderr=log)
@@ -39,12 +39,12 @@ def started(folder: Path, *words: str) -> Iterator[dict[str, Any]]:
 
 @dataclass(frozen=True)
 class Exchange:
-    """A request and its answer."""
+    """Request and its response."""
 
     method: str
     path: str
     sent: dict[str, str]
-    """Headers of the request, by their names in lower case; those of the answer likewise."""
+    """Headers of the request, by lower-case name; likewise those of the response."""
     request: bytes
     status: int
     headers: dict[str, str]
@@ -53,20 +53,27 @@ class Exchange:
 
 @dataclass
 class Proxy:
-    """Forwards to a server on this machine and notes every exchange."""
+    """Proxy that forwards to a local server and records every exchange."""
 
     url: str
     target: str
     exchanges: list[Exchange] = field(default_factory=list)
 
     def taken(self) -> list[Exchange]:
-        """What passed since this was asked last."""
-        exchanges, self.exchanges = self.exchanges, []
+        """Exchanges since the last call."""
+        exchanges = self.exchanges
+        self.exchanges = []
         return exchanges
 
 
-def ask(url: str, method: str, path: str, body: bytes | None = None, headers: dict[str, str] | None = None) -> Exchange:
-    """One request to a server on this machine."""
+def ask(
+    url: str,
+    method: str,
+    path: str,
+    body: bytes | None = None,
+    headers: dict[str, str] | None = None,
+) -> Exchange:
+    """Make one request to a local server."""
     parts = urlsplit(url)
     connection = http.client.HTTPConnection(parts.hostname or "", parts.port, timeout=600)
     try:
@@ -81,7 +88,7 @@ def ask(url: str, method: str, path: str, body: bytes | None = None, headers: di
 
 @contextmanager
 def proxy(target: str) -> Iterator[Proxy]:
-    """A proxy in front of a server, in threads of this process."""
+    """Proxy in front of a server, in threads of this process."""
     noting = Proxy("", target)
 
     class Handler(BaseHTTPRequestHandler):
@@ -90,8 +97,14 @@ def proxy(target: str) -> Iterator[Proxy]:
         def forward(self) -> None:
             size = self.headers.get("content-length")
             body = self.rfile.read(int(size)) if size else None
-            kept = {name: value for name, value in self.headers.items() if name.lower() not in ("host", "connection", "accept-encoding")}
-            exchange = ask(target, self.command, self.path, body, {**kept, "Host": urlsplit(noting.url).netloc})
+            kept = {
+                name: value
+                for name, value in self.headers.items()
+                if name.lower() not in ("host", "connection", "accept-encoding")
+            }
+            exchange = ask(
+                target, self.command, self.path, body, {**kept, "Host": urlsplit(noting.url).netloc}
+            )
             noting.exchanges.append(exchange)
             self.send_response_only(exchange.status)
             for name, value in exchange.headers.items():
@@ -105,7 +118,7 @@ def proxy(target: str) -> Iterator[Proxy]:
         do_GET = do_POST = do_DELETE = do_OPTIONS = forward
 
         def log_message(self, format: str, *args: Any) -> None:
-            """Say nothing on standard error."""
+            """Suppress logging on standard error."""
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     server.daemon_threads = True

@@ -1,7 +1,8 @@
-"""(e) What the shuffler and the page answer over HTTP: status, headers and body of every route.
+"""(e) HTTP responses of the shuffler and the page: status, headers and body of every route.
 
-Both run as processes, as `metricshuffle serve` and `metricshuffle web` start them, so that no name inside them is used here. What the
-commands of people, operator and analyst say to a shuffler is noted by a proxy. Keys, tokens, digests of collections and times are masked.
+Both run as processes, as `metricshuffle serve` and `metricshuffle web` start them, so that no
+internal name is used here. A proxy records the requests of clients, operator and analyst to a
+shuffler. Keys, tokens, digests of collections and times are masked.
 """
 
 from __future__ import annotations
@@ -22,17 +23,18 @@ from tests.golden.corpus.servers import Exchange, Proxy, ask, proxy, started
 import metricshuffle as ms
 
 VOLATILE = ("date", "server", "connection", "transfer-encoding", "content-length")
-"""Headers that are the web server's, or that follow from what is masked."""
+"""Headers of the web server, or that follow from what is masked."""
 STATES_WITH_KEYS = re.compile(
-    r"\b[0-9a-f]{16,}\b|(?<=\bwhy-)[0-9a-f]+|(?<=name=\"file\" value=\")[\w-]+|(?<=\bmetricshuffle-)\d+(?==)|(?<![\w+-])[\w+-]{40,}={0,2}"
+    r"\b[0-9a-f]{16,}\b|(?<=\bwhy-)[0-9a-f]+|(?<=name=\"file\" "
+    r"value=\")[\w-]+|(?<=\bmetricshuffle-)\d+(?==)|(?<![\w+-])[\w+-]{40,}={0,2}"
 )
-"""Keys and digests; fields and files that are named after them; and the port in the name of the page's cookie."""
+"""Keys and digests, fields and files named after them, and the port in the cookie's name."""
 DRAWN = re.compile(r"(<svg\b)[^>]*>.*?(?=</svg>)", re.S)
 ROOT = re.compile(r"/page-[0-9a-f]{24}")
 TOKEN = "golden-corpus-token"  # noqa: S105 - of a page that lives for a minute
 SITE = "https://survey.example"
 Call = tuple[str, tuple[str, str, bytes | None, dict[str, str]]]
-"""A name, and what is asked: method, path, body and headers."""
+"""Name of a call, and its method, path, body and headers."""
 CARDS = ("number", "place", "category", "items")
 
 
@@ -41,7 +43,7 @@ def _hidden(text: str) -> str:
 
 
 def _content(exchange: Exchange, secrets: bool, numbers: bool) -> Fields:
-    """The body: of a page tags and words, of JSON its names and values, of scripts and binary files a digest or a size."""
+    """Recorded body: tags and words of a page, JSON values, else a digest or a size."""
     kind = exchange.headers.get("content-type", "").partition(";")[0]
     if kind in ("application/octet-stream", ""):
         return {"bytes": len(exchange.body)}
@@ -52,7 +54,10 @@ def _content(exchange: Exchange, secrets: bool, numbers: bool) -> Fields:
     if kind == "text/html":
         if numbers:
             return parts_of_page(text)
-        return {name: without_numbers(part) for name, part in parts_of_page(DRAWN.sub(r"\1>", text)).items()}
+        return {
+            name: without_numbers(part)
+            for name, part in parts_of_page(DRAWN.sub(r"\1>", text)).items()
+        }
     if kind == "application/json":
         content = json.loads(text)
         words = content.pop("error", None) if isinstance(content, dict) else None
@@ -62,21 +67,31 @@ def _content(exchange: Exchange, secrets: bool, numbers: bool) -> Fields:
 
 
 def _fields(exchange: Exchange, *, secrets: bool = True, numbers: bool = True) -> Fields:
-    headers = {name: _hidden(value) for name, value in sorted(exchange.headers.items()) if name not in VOLATILE}
+    headers = {
+        name: _hidden(value)
+        for name, value in sorted(exchange.headers.items())
+        if name not in VOLATILE
+    }
     if "allow" in headers:  # methods in the order of a set
         headers["allow"] = ", ".join(sorted(headers["allow"].split(", ")))
     return {"status": exchange.status, "headers": headers, **_content(exchange, secrets, numbers)}
 
 
 def _noted(step: str, exchanges: list[Exchange]) -> Items:
-    """What a command said and heard, every kind of exchange once: how often it asks, and in which order, depends on the machine."""
+    """Exchanges of a command, each kind once; their number and order depend on the machine."""
     found: dict[str, list[Fields]] = {}
     for exchange in exchanges:
         fields = _fields(exchange)
-        known = found.setdefault(f"{step}: {exchange.method} {_hidden(exchange.path)} {exchange.status}", [])
+        known = found.setdefault(
+            f"{step}: {exchange.method} {_hidden(exchange.path)} {exchange.status}", []
+        )
         if fields not in known:
             known.append(fields)
-    return {f"{name} ({place})": fields for name, many in found.items() for place, fields in enumerate(many, 1)}
+    return {
+        f"{name} ({place})": fields
+        for name, many in found.items()
+        for place, fields in enumerate(many, 1)
+    }
 
 
 # The shuffler
@@ -95,21 +110,28 @@ def _before_any(server: Proxy, token: dict[str, str]) -> Items:
         ("script", ("GET", "/join/client.js", None, {})),
         ("join no collection", ("GET", f"/join/{nobody}", None, {})),
         ("list without a token", ("GET", "/v1/control/collections", None, {})),
-        ("list with a wrong token", ("GET", "/v1/control/collections", None, {"Authorization": "Bearer wrong"})),
+        (
+            "list with a wrong token",
+            ("GET", "/v1/control/collections", None, {"Authorization": "Bearer wrong"}),
+        ),
         ("list of none", ("GET", "/v1/control/collections", None, token)),
         ("new keys", ("POST", "/v1/control/keys", b"", token)),
         ("clock", ("GET", "/v1/control/clock", None, token)),
         ("confirm the clock", ("POST", "/v1/control/clock/confirm", b"{}", token)),
         ("correct the clock", ("POST", "/v1/control/clock/correct", b"{}", token)),
         ("open without a collection", ("POST", "/v1/control/collections", b"{}", token)),
-        ("open something else", ("POST", "/v1/control/collections", b'{"collection": "{}"}', token)),
+        (
+            "open something else",
+            ("POST", "/v1/control/collections", b'{"collection": "{}"}', token),
+        ),
         ("open without JSON", ("POST", "/v1/control/collections", b"{", token)),
     ]
     return {f"shuffler: {name}": _fields(ask(server.url, *call)) for name, call in calls}
 
 
 def _while_open(server: Proxy, token: dict[str, str], collection: str, report: bytes) -> Items:
-    at, control = f"/v1/collections/{collection}", f"/v1/control/collections/{collection}"
+    at = f"/v1/collections/{collection}"
+    control = f"/v1/control/collections/{collection}"
     page = {"Origin": SITE}
     calls: list[Call] = [
         ("collection", ("GET", at, None, {})),
@@ -123,16 +145,24 @@ def _while_open(server: Proxy, token: dict[str, str], collection: str, report: b
         ("a report that is too long", ("POST", f"{at}/reports", report + b"0", {})),
         ("a report that does not open", ("POST", f"{at}/reports", bytes(len(report)), {})),
         ("no report", ("GET", f"{at}/reports", None, {})),
-        ("a report from another site", ("POST", f"{at}/reports", report, {"Origin": "https://other.example"})),
+        (
+            "a report from another site",
+            ("POST", f"{at}/reports", report, {"Origin": "https://other.example"}),
+        ),
         ("a report from the site", ("POST", f"{at}/reports", report, page)),
-        ("may the site report", ("OPTIONS", f"{at}/reports", None, {**page, "Access-Control-Request-Method": "POST"})),
+        (
+            "may the site report",
+            ("OPTIONS", f"{at}/reports", None, {**page, "Access-Control-Request-Method": "POST"}),
+        ),
         ("abort without a token", ("POST", f"{control}/abort", b"{}", {})),
         ("purge what is open", ("POST", f"{control}/purge", b"{}", token)),
     ]
     return {f"open: {name}": _fields(ask(server.url, *call)) for name, call in calls}
 
 
-def _after(name: str, server: Proxy, collection: str, report: bytes, headers: dict[str, str]) -> Items:
+def _after(
+    name: str, server: Proxy, collection: str, report: bytes, headers: dict[str, str]
+) -> Items:
     at = f"/v1/collections/{collection}"
     calls: list[Call] = [
         ("state", ("GET", f"{at}/state", None, {})),
@@ -145,29 +175,57 @@ def _after(name: str, server: Proxy, collection: str, report: bytes, headers: di
 
 
 def _command(items: Items, server: Proxy, step: str, *words: str, code: int = 0) -> list[Exchange]:
-    """Record what a command says and what it asks the shuffler; what it asked. Its numbers are about keys and noise, so they are masked."""
+    """Record the output and the requests of a command; return its exchanges.
+
+    Its numbers depend on keys and noise, so they are masked.
+    """
     server.taken()
     ended, out, err = typed(list(words), step)
     assert ended == code, f"{words}: exit code {ended}, {err}"
     exchanges = server.taken()
-    items[f"command: {step}"] = {"exit code": ended, "stdout": without_numbers(_hidden(out)), "stderr": without_numbers(_hidden(err))}
+    items[f"command: {step}"] = {
+        "exit code": ended,
+        "stdout": without_numbers(_hidden(out)),
+        "stderr": without_numbers(_hidden(err)),
+    }
     items |= _noted(step, exchanges)
     return exchanges
 
 
 def _open(items: Items, server: Proxy, name: str, closes: str, round: int, public: str) -> str:
-    """Open a collection by the command; its digest."""
-    words = ["collection", "open", "plan.json", "--server", server.url, "--keys", "keys", "--analyst", public, "--closes", closes]
+    """Open a collection by the command; return its digest."""
+    words = [
+        "collection",
+        "open",
+        "plan.json",
+        "--server",
+        server.url,
+        "--keys",
+        "keys",
+        "--analyst",
+        public,
+        "--closes",
+        closes,
+    ]
     more = ["--colluders", "0", "--round", str(round), "--output", name]
     opened = _command(items, server, f"open {name}", *words, *more)
-    digests = [json.loads(exchange.body)["digest"] for exchange in opened if exchange.status == 201 and b"digest" in exchange.body]
+    digests = [
+        json.loads(exchange.body)["digest"]
+        for exchange in opened
+        if exchange.status == 201 and b"digest" in exchange.body
+    ]
     return str(digests[0])
 
 
 def _wait_for(state: str, server: Proxy, collection: str) -> None:
-    """Wait until a collection has this state: which ones are seen before depends on the machine, so nothing is noted."""
+    """Wait until a collection has this state.
+
+    The states seen before depend on the machine, so nothing is recorded.
+    """
     for _ in range(480):
-        seen = json.loads(ask(server.target, "GET", f"/v1/collections/{collection}/state").body)["state"]
+        seen = json.loads(ask(server.target, "GET", f"/v1/collections/{collection}/state").body)[
+            "state"
+        ]
         if seen == state:
             return
         assert seen != "aborted"
@@ -179,19 +237,49 @@ def _shuffler(server: Proxy, public: str) -> Items:
     token = {"Authorization": f"Bearer {Path('keys/operator.token').read_text().strip()}"}
     items = _before_any(server, token)
     first = _open(items, server, "first.json", "1h", 1, public)
-    sent = _command(items, server, "submit", "submit", "first.json", "--value", "5", "--outbox", "first.db")
+    sent = _command(
+        items, server, "submit", "submit", "first.json", "--value", "5", "--outbox", "first.db"
+    )
     report = next(exchange.request for exchange in sent if exchange.path.endswith("/reports"))
     items |= _while_open(server, token, first, report)
     collect = ("--analyst-key", "analyst.key", "--output", "release.json")
     early = _command(items, server, "collect too early", "collect", "first.json", *collect, code=2)
-    analyst = {"Authorization": next(exchange.sent["authorization"] for exchange in early if "authorization" in exchange.sent)}
+    analyst = {
+        "Authorization": next(
+            exchange.sent["authorization"] for exchange in early if "authorization" in exchange.sent
+        )
+    }
     _command(items, server, "status", "collection", "status", "first.json", "--keys", "keys")
-    _command(items, server, "abort", "collection", "abort", "first.json", "--keys", "keys", "--reason", "the question was wrong")
+    _command(
+        items,
+        server,
+        "abort",
+        "collection",
+        "abort",
+        "first.json",
+        "--keys",
+        "keys",
+        "--reason",
+        "the question was wrong",
+    )
     items |= _after("aborted", server, first, report, analyst)
     _command(items, server, "purge", "collection", "purge", "first.json", "--keys", "keys")
     second = _open(items, server, "second.json", "30s", 2, public)
-    Path("values.csv").write_text("steps\n" + "".join(f"{person % 6}\n" for person in range(12)), encoding="utf-8")
-    sent = _command(items, server, "submit many", "submit", "second.json", "values.csv", "--column", "steps", "--outbox", "second.db")
+    Path("values.csv").write_text(
+        "steps\n" + "".join(f"{person % 6}\n" for person in range(12)), encoding="utf-8"
+    )
+    sent = _command(
+        items,
+        server,
+        "submit many",
+        "submit",
+        "second.json",
+        "values.csv",
+        "--column",
+        "steps",
+        "--outbox",
+        "second.db",
+    )
     report = next(exchange.request for exchange in sent if exchange.path.endswith("/reports"))
     _wait_for("released", server, second)
     items |= _after("released", server, second, report, {"Authorization": "Bearer wrong"})
@@ -204,7 +292,7 @@ def _shuffler(server: Proxy, public: str) -> Items:
 
 
 class _Browser:
-    """Asks the page as a browser would, with its cookie; `add` records an answer under a name."""
+    """Client of the page with its cookie; `add` records a response under a name."""
 
     def __init__(self, link: str) -> None:
         self.url = link.partition("/?")[0].partition("/page-")[0]
@@ -214,10 +302,24 @@ class _Browser:
         self.root = ROOT.findall(opened.headers["location"])[0]
         self.cookie = opened.headers["set-cookie"].partition(";")[0]
 
-    def add(self, name: str, path: str, form: Any = None, *, secrets: bool = False, numbers: bool = True, **headers: str) -> str:
-        """GET, or POST of a form (a dictionary, or bytes with their `content_type`)."""
-        told = {"Cookie": self.cookie, **{key.replace("_", "-"): value for key, value in headers.items()}}
-        body = form if isinstance(form, bytes) else None if form is None else urlencode(form).encode()
+    def add(
+        self,
+        name: str,
+        path: str,
+        form: Any = None,
+        *,
+        secrets: bool = False,
+        numbers: bool = True,
+        **headers: str,
+    ) -> str:
+        """Record a GET, or a POST of a form (a dictionary, or bytes with their `content_type`)."""
+        told = {
+            "Cookie": self.cookie,
+            **{key.replace("_", "-"): value for key, value in headers.items()},
+        }
+        body = (
+            form if isinstance(form, bytes) else None if form is None else urlencode(form).encode()
+        )
         if body is not None:
             told = {"Origin": self.url, "Content-Type": "application/x-www-form-urlencoded", **told}
         answer = ask(self.url, "GET" if body is None else "POST", self.root + path, body, told)
@@ -226,9 +328,15 @@ class _Browser:
 
 
 def _upload(fields: dict[str, str], name: str, file: str, content: str) -> tuple[bytes, str]:
-    """A form with a file, as a browser sends it, and its content type."""
-    parts = [f'--golden\r\nContent-Disposition: form-data; name="{key}"\r\n\r\n{value}\r\n' for key, value in fields.items()]
-    parts.append(f'--golden\r\nContent-Disposition: form-data; name="{name}"; filename="{file}"\r\n\r\n{content}\r\n--golden--\r\n')
+    """Form with a file, as a browser sends it, and its content type."""
+    parts = [
+        f'--golden\r\nContent-Disposition: form-data; name="{key}"\r\n\r\n{value}\r\n'
+        for key, value in fields.items()
+    ]
+    parts.append(
+        f'--golden\r\nContent-Disposition: form-data; name="{name}"; '
+        f'filename="{file}"\r\n\r\n{content}\r\n--golden--\r\n'
+    )
     return "".join(parts).encode(), "multipart/form-data; boundary=golden"
 
 
@@ -240,7 +348,16 @@ def _planner(page: _Browser) -> None:
         page.add(f"{card}: too few people", f"/answer?card={card}&users=-3&epsilon=x")
         page.add(f"{card}: more", f"/more?card={card}")
         page.add(f"{card}: texts", f"/texts?card={card}")
-    for name in ("plan.json", "task.json", "assessment.txt", "consent.txt", "plan.sh", "plan.py", "report.html", "nothing.txt"):
+    for name in (
+        "plan.json",
+        "task.json",
+        "assessment.txt",
+        "consent.txt",
+        "plan.sh",
+        "plan.py",
+        "report.html",
+        "nothing.txt",
+    ):
         page.add(f"take {name}", f"/take/{name}?card=number")
     page.add("no such card", "/answer?card=nothing")
     start = page.add("engineers", "/engineers")
@@ -254,11 +371,15 @@ def _planner(page: _Browser) -> None:
 
 
 def _trials(page: _Browser) -> None:
-    """Dry runs draw their noise in another process: words are recorded without numbers."""
-    page.add("try on invented people", "/try", {"state": "card=number"}, secrets=True, numbers=False)
+    """Record dry runs without numbers, since another process draws their noise."""
+    page.add(
+        "try on invented people", "/try", {"state": "card=number"}, secrets=True, numbers=False
+    )
     rows = "kcal\n" + "".join(f"{137 * person % 1001}\n" for person in range(1000))
     body, kind = _upload({}, "file", "values.csv", rows)
-    columns = page.add("file", "/file?card=number", body, Content_Type=kind, secrets=True, numbers=False)
+    columns = page.add(
+        "file", "/file?card=number", body, Content_Type=kind, secrets=True, numbers=False
+    )
     name = re.findall(r'name="?file"? value="?([\w-]+)', columns)
     form = {"state": "card=number", "file": name[0] if name else "", "column": "kcal"}
     page.add("try on a file", "/try", form, secrets=True, numbers=False)
@@ -274,15 +395,28 @@ def _console(page: _Browser, server: Proxy, public: str) -> None:
     page.add("console: no address", "/console/add", {"url": "nowhere", "token": "wrong"}, **told)
     page.add("console: add", "/console/add", {"url": server.url, "token": token}, **told)
     fields = {"url": server.url, "analyst": public, "closes": "2d", "colluders": "0", "round": "3"}
-    for name, text in (("open nothing", "{}"), ("open", Path("plan.json").read_text(encoding="utf-8"))):
+    for name, text in (
+        ("open nothing", "{}"),
+        ("open", Path("plan.json").read_text(encoding="utf-8")),
+    ):
         body, kind = _upload(fields, "plan", "plan.json", text)
         page.add(f"console: {name}", "/console/open", body, Content_Type=kind, **told)
     page.add("console: collections", "/console/collections", **told)
     page.add("console: with collections", "/console", **told)
-    listed = json.loads(ask(server.target, "GET", "/v1/control/collections", None, {"Authorization": f"Bearer {token}"}).body)
+    listed = json.loads(
+        ask(
+            server.target,
+            "GET",
+            "/v1/control/collections",
+            None,
+            {"Authorization": f"Bearer {token}"},
+        ).body
+    )
     (collection,) = [row["digest"] for row in listed["collections"] if row["round"] == 3]
     at = {"url": server.url, "digest": collection}
-    page.add("console: join", f"/console/join/{collection}?{urlencode({'url': server.url})}", **told)
+    page.add(
+        "console: join", f"/console/join/{collection}?{urlencode({'url': server.url})}", **told
+    )
     page.add("console: collect too early", "/console/collect", {**at, "key": "analyst.key"}, **told)
     page.add("console: collect without a key", "/console/collect", at, **told)
     page.add("console: no release", f"/console/release/{collection}", **told)
@@ -305,10 +439,27 @@ def _page(link: str, server: Proxy, public: str) -> Items:
 def record() -> Items:
     with TemporaryDirectory(prefix="corpus-") as name, inside(Path(name)):
         folder = Path(name)
-        ms.plan(ms.Sum(ms.Integers(0, 5)), ms.Target(1.0, 0.0, 5.0), 100_000, 4, rounds=3, trusted="nobody").save("plan.json")
+        ms.plan(
+            ms.Sum(ms.Integers(0, 5)),
+            ms.Target(1.0, 0.0, 5.0),
+            100_000,
+            4,
+            rounds=3,
+            trusted="nobody",
+        ).save("plan.json")
         code, public, err = typed(["analyst", "key", "--output", "analyst.key"], "analyst")
         assert code == 0, err
-        serve = ("serve", "--store", "sqlite:///shuffler.db", "--listen", "127.0.0.1:0", "--keys", "keys", "--origin", SITE)
+        serve = (
+            "serve",
+            "--store",
+            "sqlite:///shuffler.db",
+            "--listen",
+            "127.0.0.1:0",
+            "--keys",
+            "keys",
+            "--origin",
+            SITE,
+        )
         (folder / "token").write_text(TOKEN)
         (folder / "token").chmod(0o600)
         with started(folder, *serve) as ready, proxy(ready["listening"]) as server:

@@ -1,4 +1,4 @@
-"""Sums from flipped bits: they take long to calibrate over many values, and are left out only where they certainly cannot win."""
+"""Sums from flipped bits are left out only where they certainly cannot win."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ import pytest
 
 import metricshuffle as ms
 from metricshuffle.planning.candidates import flipped_bit_calibration as flipped
-from metricshuffle.planning.candidates.sum_calibration import SumSetting
-from metricshuffle.planning.setting import validate_setting
+from metricshuffle.planning.candidates.sum_setting import SumSetting
+from metricshuffle.planning.plan_request import PlanRequest
 
 SETTINGS: dict[str, tuple[Any, ms.Target, int, dict[str, Any]]] = {
     "a few people": (ms.Sum(ms.Integers(0, 30)), ms.Target(1.0, 1e-6, 10), 40, {}),
@@ -24,14 +24,16 @@ SETTINGS: dict[str, tuple[Any, ms.Target, int, dict[str, Any]]] = {
 @pytest.mark.parametrize("name", SETTINGS)
 def test_an_error_is_exceeded_only_if_the_calibrated_one_does(name: str) -> None:
     query, target, users, options = SETTINGS[name]
-    at = SumSetting(validate_setting(query, target, users, **options), query)
+    at = SumSetting(PlanRequest(query, target, users, **options).setting, query)
     error = flipped.randomized_response(at).expected_error
     assert not any(flipped.exceeds_error(at, share * error) for share in (1.0, 1.001, 1.5, 30.0))
     assert flipped.exceeds_error(at, 0.5 * error)
 
 
 @pytest.mark.parametrize("name", SETTINGS)
-def test_the_choice_is_the_same_whether_or_not_it_is_left_out(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_choice_is_the_same_whether_or_not_it_is_left_out(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     query, target, users, options = SETTINGS[name]
     whole = ms.plan(query, target, users, **options)
     monkeypatch.setattr(flipped, "MANY_COUNTS", 0.0)
@@ -41,7 +43,7 @@ def test_the_choice_is_the_same_whether_or_not_it_is_left_out(name: str, monkeyp
     assert len(rows) + sum(offer.protocol == flipped.NAME for offer in short.candidates) == 1
     for row in rows:
         assert f"it cannot have less error than {short.choice.protocol}" in row.reason
-        assert f"--protocols {flipped.NAME}" in row.reason
+        assert f"--protocol {flipped.NAME}" in row.reason
     named = ms.plan(query, target, users, protocols=[flipped.NAME], **options)
     assert [offer.protocol for offer in named.candidates] == [flipped.NAME]
 
@@ -49,7 +51,8 @@ def test_the_choice_is_the_same_whether_or_not_it_is_left_out(name: str, monkeyp
 def test_it_is_calibrated_where_nothing_else_may_be_chosen(monkeypatch: pytest.MonkeyPatch) -> None:
     """Few bits are all that is allowed: what has less error does not count then."""
     monkeypatch.setattr(flipped, "MANY_COUNTS", 0.0)
-    query, target = ms.Sum(ms.Integers(0, 9)), ms.Target(1.0, 1e-6, 3)
+    query = ms.Sum(ms.Integers(0, 9))
+    target = ms.Target(1.0, 1e-6, 3)
     assert ms.plan(query, target, 500, max_bits=9).choice.protocol == flipped.NAME
 
 

@@ -1,4 +1,4 @@
-"""What is offered is made in order, begun before anything is waited for, and what fails is told wherever it fails."""
+"""Offers are made in order and started before waiting; failures are reported."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ import pytest
 from metricshuffle.errors import NotCertified
 from metricshuffle.planning import Candidate, plan
 from metricshuffle.planning.candidates import Offer, SkippedCandidate, calibrate_offers
-from metricshuffle.planning.setting import Setting, validate_setting
+from metricshuffle.planning.plan_request import PlanRequest
+from metricshuffle.planning.setting import Setting
 from metricshuffle.privacy.target import Target
 from metricshuffle.queries import Mean
 from metricshuffle.spaces import Integers
@@ -18,10 +19,12 @@ from metricshuffle.spaces import Integers
 
 @pytest.fixture
 def setting() -> Setting:
-    return validate_setting(Mean(Integers(0, 10)), Target(1.0, 1e-6, 2.0), 1_000, None)
+    return PlanRequest(Mean(Integers(0, 10)), Target(1.0, 1e-6, 2.0), 1_000, None).setting
 
 
-def test_offers_are_all_begun_before_any_is_finished_and_come_in_order(setting: Setting, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_offers_are_all_begun_before_any_is_finished_and_come_in_order(
+    setting: Setting, monkeypatch: pytest.MonkeyPatch
+) -> None:
     steps: list[str] = []
     like = plan(setting.query, setting.target, setting.users).candidates[0]
 
@@ -49,4 +52,7 @@ def test_offers_are_all_begun_before_any_is_finished_and_come_in_order(setting: 
     assert steps == ["slow begun", "failing", "quick", "slow", "failing late"]
     assert told == ["slow", "failing", "failing late", "quick"]
     assert [one.protocol for one in found] == ["slow", "failing", "failing late", "quick"]
-    assert [one.reason for one in found if isinstance(one, SkippedCandidate)] == ["failing failed.", "failing late failed."]
+    assert [one.reason for one in found if isinstance(one, SkippedCandidate)] == [
+        "failing failed.",
+        "failing late failed.",
+    ]

@@ -1,4 +1,4 @@
-"""Every calibrated protocol keeps its target by an accounting of its own mechanism, and would not with less noise."""
+"""Calibrated protocols meet their target by their own account, and not with less noise."""
 
 from __future__ import annotations
 
@@ -18,10 +18,12 @@ from metricshuffle.accounting.sums.split_and_mix import security_bits, view_pena
 from metricshuffle.errors import ConditionError, NotCertified
 from metricshuffle.noise.polya import Polya
 from metricshuffle.planning.candidate import Candidate
+from metricshuffle.planning.candidates import calibrate_offers, sum_setting
 from metricshuffle.planning.candidates import sum_calibration as candidates
 from metricshuffle.planning.candidates.flipped_bit_calibration import randomized_response
-from metricshuffle.planning.candidates.sum_calibration import SumSetting
-from metricshuffle.planning.setting import validate_setting
+from metricshuffle.planning.candidates.sum_setting import SumSetting
+from metricshuffle.planning.candidates.unary_calibration import shuffled_unary
+from metricshuffle.planning.plan_request import PlanRequest
 from metricshuffle.privacy.profile import PrivacyProfile
 from metricshuffle.privacy.target import Target
 from metricshuffle.protocols.sums import Sums
@@ -50,14 +52,23 @@ def flips_of(offer: Candidate) -> CountResponse:
     return randomizer
 
 
-def setting_for(query: Any = None, target: Target = TARGET, users: int = 60, honest: int | None = None, **choices: Any) -> SumSetting:
+def setting_for(
+    query: Any = None,
+    target: Target = TARGET,
+    users: int = 60,
+    honest: int | None = None,
+    **choices: Any,
+) -> SumSetting:
     asked = query or Mean(Integers(-5, 25))
-    return SumSetting(validate_setting(asked, target, users, honest, **choices), asked)
+    return SumSetting(PlanRequest(asked, target, users, honest, **choices).setting, asked)
 
 
-def accounted(setting: SumSetting, offer: Candidate, faster: float = 1.0) -> tuple[PrivacyProfile, float]:
-    """The profile of what the mechanism's honest reports add up to (rates times `faster`), and what comes on top of delta."""
-    mechanism, randomizer = protocol_of(offer), noise_of(offer)
+def accounted(
+    setting: SumSetting, offer: Candidate, faster: float = 1.0
+) -> tuple[PrivacyProfile, float]:
+    """Profile of the honest reports' sum (rates times `faster`), and the added delta."""
+    mechanism = protocol_of(offer)
+    randomizer = noise_of(offer)
     exact = Polya(randomizer.shape * setting.honest, randomizer.rate * faster)
     extra = 0.0
     if mechanism.modulus is not None:
@@ -69,7 +80,11 @@ def accounted(setting: SumSetting, offer: Candidate, faster: float = 1.0) -> tup
         changed = randomizer.model_copy(update={"rate": randomizer.rate * faster, "granularity": 1})
         axis = changed.summed_profile(setting.honest)
         if "rarely clamped" in offer.guarantee.bound and setting.grain == setting.rounds == 1:
-            extra = setting.axes * (1 + math.exp(setting.target.epsilon)) * changed.clamp_probability(setting.honest)
+            extra = (
+                setting.axes
+                * (1 + math.exp(setting.target.epsilon))
+                * changed.clamp_probability(setting.honest)
+            )
             axis = AdditiveNoise(exact)
     if setting.grain > 1:
         axis = QuantisedProfile(axis, setting.grain)
@@ -83,7 +98,9 @@ def accounted(setting: SumSetting, offer: Candidate, faster: float = 1.0) -> tup
 def kept(setting: SumSetting, offer: Candidate, faster: float = 1.0) -> bool:
     profile, extra = accounted(setting, offer, faster)
     promise = setting.target
-    return profile.covers(promise.epsilon, promise.delta - extra, promise.distance * (1 + 1e-12), promise.shape)
+    return profile.covers(
+        promise.epsilon, promise.delta - extra, promise.distance * (1 + 1e-12), promise.shape
+    )
 
 
 CASES: dict[str, dict[str, Any]] = {
@@ -94,9 +111,22 @@ CASES: dict[str, dict[str, Any]] = {
     "rounded first": {"granularity": 3},
     "tiny delta": {"target": Target(2.0, 1e-30, 10), "users": 20},
     "nineteen": {"users": 19},
-    "centroid": {"query": Centroid(Grid(12, 9, cell=0.1)), "target": Target(1.0, 1e-6, 0.3), "users": 40},
-    "flat centroid": {"query": Centroid(Grid(12, 9)), "target": Target(1.0, 1e-6, 3.2, "flat"), "users": 40},
-    "bounded centroid": {"query": Centroid(Grid(12, 9)), "target": Target(1.0, 1e-6, 3), "users": 20, "padding": "bounded"},
+    "centroid": {
+        "query": Centroid(Grid(12, 9, cell=0.1)),
+        "target": Target(1.0, 1e-6, 0.3),
+        "users": 40,
+    },
+    "flat centroid": {
+        "query": Centroid(Grid(12, 9)),
+        "target": Target(1.0, 1e-6, 3.2, "flat"),
+        "users": 40,
+    },
+    "bounded centroid": {
+        "query": Centroid(Grid(12, 9)),
+        "target": Target(1.0, 1e-6, 3),
+        "users": 20,
+        "padding": "bounded",
+    },
     "aggregator": {"transport": "aggregator", "honest": 2, "users": 3},
 }
 
@@ -105,22 +135,27 @@ CASES: dict[str, dict[str, Any]] = {
 def test_shuffled_noise_keeps_the_target_and_a_twentieth_less_does_not(name: str) -> None:
     setting = setting_for(**CASES[name])
     for shape in {1, 4, setting.honest} if setting.honest > 4 else {1, setting.honest}:
-        for build in (candidates.shuffled_modular, candidates.shuffled_unary):
+        for build in (candidates.shuffled_modular, shuffled_unary):
             offer = build(setting, shape)
             assert kept(setting, offer), (name, shape, offer.encoding)
             assert not kept(setting, offer, 1.05), (name, shape, offer.encoding)
             assert offer.guarantee.epsilon == setting.target.epsilon
             assert offer.guarantee.delta <= setting.target.delta
             assert offer.guarantee.trust.honest_reports == setting.honest
-            assert offer.guarantee.protects == ("one person" if setting.grain > 1 else "people together")
+            assert offer.guarantee.protects == (
+                "one person" if setting.grain > 1 else "people together"
+            )
             # What one honest person adds times the honest people is the total shape, exactly.
             assert noise_of(offer).shape * setting.honest == shape
 
 
-@pytest.mark.parametrize(("shape", "build"), [(1, candidates.shuffled_unary), (6, candidates.shuffled_modular)])
+@pytest.mark.parametrize(
+    ("shape", "build"), [(1, shuffled_unary), (6, candidates.shuffled_modular)]
+)
 def test_rounds_are_composed(shape: int, build: Any) -> None:
     setting = setting_for(target=Target(1.0, 1e-6, 2), users=20, rounds=2)
-    alone, naive = setting_for(target=Target(1.0, 1e-6, 2), users=20), setting_for(target=Target(0.5, 5e-7, 2), users=20)
+    alone = setting_for(target=Target(1.0, 1e-6, 2), users=20)
+    naive = setting_for(target=Target(0.5, 5e-7, 2), users=20)
     offer = build(setting, shape)
     assert kept(setting, offer)
     assert offer.guarantee.rounds == offer.fallback.rounds == 2
@@ -130,7 +165,7 @@ def test_rounds_are_composed(shape: int, build: Any) -> None:
 
 def test_every_padding_is_the_smallest() -> None:
     setting = setting_for(users=100, query=Sum(Integers(0, 1000)), target=Target(3.0, 1e-4, 30))
-    offer = candidates.shuffled_unary(setting, 1)
+    offer = shuffled_unary(setting, 1)
     assert offer.radius == 99
     shorter = noise_of(offer).model_copy(update={"radius": 98}).summed_profile(100)
     assert isinstance(shorter, Clamped)
@@ -138,26 +173,32 @@ def test_every_padding_is_the_smallest() -> None:
 
 
 def test_wide_sums_are_padded_by_the_chance_of_clamping() -> None:
-    setting = setting_for(query=Sum(Integers(0, 2000)), target=Target(1.0, 1e-6, 1000), users=50_000)
-    offer = candidates.shuffled_unary(setting, 1)
+    setting = setting_for(
+        query=Sum(Integers(0, 2000)), target=Target(1.0, 1e-6, 1000), users=50_000
+    )
+    offer = shuffled_unary(setting, 1)
     randomizer = noise_of(offer)
     assert (1 + math.e) * randomizer.clamp_probability(50_000) <= 1e-6
-    assert (1 + math.e) * randomizer.model_copy(update={"radius": randomizer.radius - 50}).clamp_probability(50_000) > 0.98e-6
+    assert (1 + math.e) * randomizer.model_copy(
+        update={"radius": randomizer.radius - 50}
+    ).clamp_probability(50_000) > 0.98e-6
     assert offer.guarantee.bound == "pure, rarely clamped"
     with pytest.raises(ConditionError, match="Bounded padding"):
-        candidates.shuffled_unary(SumSetting(replace(setting.setting, padding="bounded"), setting.query), 1)
+        shuffled_unary(SumSetting(replace(setting.setting, padding="bounded"), setting.query), 1)
 
 
 def test_padding_that_cannot_be_certified_is_refused_in_words() -> None:
     with pytest.raises(NotCertified, match="use the modular encoding"):
-        candidates.shuffled_unary(setting_for(target=Target(900.0, 1e-6, 10)), 1)
+        shuffled_unary(setting_for(target=Target(900.0, 1e-6, 10)), 1)
 
 
 def test_the_modulus_has_room_for_all_users_and_messages_for_the_honest() -> None:
-    """Colluders send values and noise too, but hide nothing: the modulus counts users, the shares the honest."""
+    """The modulus counts all users, the shares only the honest ones."""
     setting = setting_for(users=500, honest=19)
     offer = candidates.shuffled_modular(setting, 1)
-    modulus, messages, share = protocol_of(offer).modulus, protocol_of(offer).shares, noise_of(offer).shape
+    modulus = protocol_of(offer).modulus
+    messages = protocol_of(offer).shares
+    share = noise_of(offer).shape
     assert modulus is not None
     room = (modulus - 500 * 30 - 1) // 2
     assert Polya(share * 500, offer.rate or 0.0).mass_beyond(room) <= 1e-20
@@ -171,21 +212,31 @@ def test_the_modulus_has_room_for_all_users_and_messages_for_the_honest() -> Non
     assert offer.expected_error == pytest.approx(everybody, rel=1e-6)
 
 
-@pytest.mark.parametrize("build", [candidates.shuffled_modular, candidates.shuffled_unary])
+@pytest.mark.parametrize("build", [candidates.shuffled_modular, shuffled_unary])
 def test_more_honest_people_never_hurt(build: Any) -> None:
-    errors = [build(setting_for(users=100, honest=honest), 1).expected_error for honest in (20, 50, 80, 100)]
+    errors = [
+        build(setting_for(users=100, honest=honest), 1).expected_error
+        for honest in (20, 50, 80, 100)
+    ]
     assert errors == sorted(errors, reverse=True)
-    errors = [build(setting_for(users=100, honest=honest), honest).expected_error for honest in (20, 50, 80, 100)]
+    errors = [
+        build(setting_for(users=100, honest=honest), honest).expected_error
+        for honest in (20, 50, 80, 100)
+    ]
     assert errors == sorted(errors, reverse=True)
 
 
 PLANE = Centroid(Grid(20, 9, cell=2.0))
 
 
-@pytest.mark.parametrize("choices", [{}, {"granularity": 4}, {"rounds": 3}, {"query": PLANE}, {"query": PLANE, "rounds": 2}])
+@pytest.mark.parametrize(
+    "choices",
+    [{}, {"granularity": 4}, {"rounds": 3}, {"query": PLANE}, {"query": PLANE, "rounds": 2}],
+)
 def test_local_and_central_noise_is_pure(choices: dict[str, Any]) -> None:
     setting = setting_for(**choices)
-    local, central = candidates.local(setting), candidates.central(setting)
+    local = candidates.local(setting)
+    central = candidates.central(setting)
     for offer in (local, central):
         assert offer.guarantee.delta == 0.0
         assert offer.rate == pytest.approx(setting.accounts.pure_rate(), rel=1e-8)
@@ -199,13 +250,16 @@ def test_local_and_central_noise_is_pure(choices: dict[str, Any]) -> None:
 
 
 def test_a_flat_local_promise_is_about_one_person() -> None:
-    assert candidates.local(setting_for(target=Target(1.0, 0.0, 10, "flat"))).guarantee.protects == "one person"
+    assert (
+        candidates.local(setting_for(target=Target(1.0, 0.0, 10, "flat"))).guarantee.protects
+        == "one person"
+    )
     assert candidates.local(setting_for()).guarantee.protects == "people together"
 
 
 def test_nothing_but_pure_noise_without_a_delta() -> None:
     setting = setting_for(target=Target(1.0, 0.0, 10))
-    for build in (candidates.shuffled_modular, candidates.shuffled_unary):
+    for build in (candidates.shuffled_modular, shuffled_unary):
         with pytest.raises(ConditionError, match="delta"):
             build(setting, 1)
     with pytest.raises(ConditionError, match="delta"):
@@ -215,7 +269,9 @@ def test_nothing_but_pure_noise_without_a_delta() -> None:
         offer = candidates.shuffled_modular(summed, shape)
         assert offer.guarantee.delta == 0.0
         assert offer.rate == pytest.approx(0.1, rel=1e-8)
-    assert candidates.shuffled_modular(setting_for(transport="aggregator"), 60).guarantee.delta == 1e-6
+    assert (
+        candidates.shuffled_modular(setting_for(transport="aggregator"), 60).guarantee.delta == 1e-6
+    )
 
 
 def test_shares_need_nineteen_honest_people() -> None:
@@ -224,18 +280,24 @@ def test_shares_need_nineteen_honest_people() -> None:
 
 
 def test_randomized_response_is_verified_over_every_data_set() -> None:
-    setting = setting_for(query=Mean(Integers(0, 3)), target=Target(1.5, 1e-3, 3), users=60, honest=50)
+    setting = setting_for(
+        query=Mean(Integers(0, 3)), target=Target(1.5, 1e-3, 3), users=60, honest=50
+    )
     offer = randomized_response(setting)
     assert offer.rate is None
     profile = flips_of(offer).summed_profile(50)
     assert all(profile.delta(0.5 * d, d) <= 1e-3 for d in (1, 2, 3))
-    weaker = flips_of(offer).model_copy(update={"flip": 0.9 * (offer.flip or 0.0)}).summed_profile(50)
+    weaker = (
+        flips_of(offer).model_copy(update={"flip": 0.9 * (offer.flip or 0.0)}).summed_profile(50)
+    )
     assert max(weaker.delta(0.5 * d, d) for d in (1, 2, 3)) > 1e-3
     assert offer.flip is not None
     assert offer.local_epsilon == pytest.approx(3 * math.log((1 - offer.flip) / offer.flip))
 
 
-def test_randomized_response_on_unequal_axes_counts_the_longer_one_if_the_shuffler_colludes() -> None:
+def test_randomized_response_on_unequal_axes_counts_the_longer_one_if_the_shuffler_colludes() -> (
+    None
+):
     setting = setting_for(query=Centroid(Grid(3, 30)), target=Target(8.0, 1e-2, 20), users=20)
     offer = randomized_response(setting)
     assert offer.flip is not None
@@ -243,44 +305,68 @@ def test_randomized_response_on_unequal_axes_counts_the_longer_one_if_the_shuffl
     farthest = max(i + j for i in range(3) for j in range(30) if math.hypot(i, j) <= 20)
     assert offer.local_epsilon >= rate * farthest
     with pytest.raises(ConditionError, match="shorter axis"):
-        randomized_response(setting_for(query=Centroid(Grid(3, 30)), target=Target(8.0, 1e-2, 20), users=9))
+        randomized_response(
+            setting_for(query=Centroid(Grid(3, 30)), target=Target(8.0, 1e-2, 20), users=9)
+        )
 
 
 def test_real_numbers_are_rounded_first() -> None:
-    setting = setting_for(query=Mean(Interval(0, 10)), target=Target(1.0, 1e-6, 2.0), users=40, granularity=0.5)
-    for offer in (candidates.shuffled_modular(setting, 1), candidates.shuffled_unary(setting, 40), candidates.local(setting)):
+    setting = setting_for(
+        query=Mean(Interval(0, 10)), target=Target(1.0, 1e-6, 2.0), users=40, granularity=0.5
+    )
+    for offer in (
+        candidates.shuffled_modular(setting, 1),
+        shuffled_unary(setting, 40),
+        candidates.local(setting),
+    ):
         assert noise_of(offer).granularity == 4096
         assert noise_of(offer).top == 20
         assert offer.guarantee.between.startswith("values rounded to steps of 0.000")
-    # The pure slope of four grains, in the limit of many steps a grain: log(1 + Q s), s = epsilon / distance.
+    # The pure slope of four grains, in the limit of many steps a grain: log(1 + Q s), s = epsilon /
+    # distance.
     assert candidates.local(setting).rate == pytest.approx(math.log1p(0.25), rel=1e-4)
 
 
 def test_a_cap_on_local_epsilon_adds_the_smallest_shape_that_meets_it() -> None:
-    """The epsilon of one report falls with the shape and rises again, so a cap is met in the middle only."""
+    """One report's epsilon falls and rises in the shape, so a cap is met in the middle only."""
     setting = setting_for(query=Mean(Integers(0, 100)), users=1000, max_local_epsilon=8.0)
-    at = {shape: candidates.shuffled_modular(setting, shape).local_epsilon for shape in (1, 100, 1000)}
+    at = {
+        shape: candidates.shuffled_modular(setting, shape).local_epsilon for shape in (1, 100, 1000)
+    }
     assert at[100] < 8.0 < min(at[1], at[1000])
-    (added,) = set(candidates.shapes(setting)) - set(candidates.shapes(setting_for(query=Mean(Integers(0, 100)), users=1000)))
+    (added,) = set(candidates.shapes(setting)) - set(
+        candidates.shapes(setting_for(query=Mean(Integers(0, 100)), users=1000))
+    )
     assert candidates.shuffled_modular(setting, added).local_epsilon <= 8.0
     assert candidates.shuffled_modular(setting, added - 2).local_epsilon > 7.98
-    assert candidates.shapes(setting_for(users=30, max_local_epsilon=0.01)) == candidates.shapes(setting_for(users=30))
+    assert candidates.shapes(setting_for(users=30, max_local_epsilon=0.01)) == candidates.shapes(
+        setting_for(users=30)
+    )
 
 
 @pytest.mark.parametrize("shape", [3, 40, 400])
 @pytest.mark.parametrize("choices", [{}, {"distance": 37.5}, {"shape": "flat"}])
-def test_calibration_over_fewer_cells_first_changes_no_rate(shape: int, choices: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    wide = setting_for(Mean(Integers(0, 1000)), Target(**({"epsilon": 0.02, "delta": 1e-6, "distance": 40.0} | choices)), users=400)
-    assert wide.normal_deviation > 8.0 * candidates.FEWER_CELLS[0]
-    found = candidates._noise_rate(wide, shape, 0.9e-6)
-    near, _ = candidates._scaled_guess(wide, shape, wide.target.with_delta(0.9e-6))
+def test_calibration_over_fewer_cells_first_changes_no_rate(
+    shape: int, choices: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wide = setting_for(
+        Mean(Integers(0, 1000)),
+        Target(**({"epsilon": 0.02, "delta": 1e-6, "distance": 40.0} | choices)),
+        users=400,
+    )
+    assert wide.normal_deviation > 8.0 * sum_setting.FEWER_CELLS[0]
+    found = sum_setting.noise_rate(wide, shape, 0.9e-6)
+    near, _ = sum_setting._scaled_guess(wide, shape, wide.target.with_delta(0.9e-6))
     # (what steers a search takes a part of a step for none)
     assert near == pytest.approx(found, rel=1e-5 if wide.target.distance == 40.0 else 2e-2)
-    monkeypatch.setattr(candidates, "FEWER_CELLS", ())
-    assert candidates._noise_rate(wide, shape, 0.9e-6) == found
+    monkeypatch.setattr(sum_setting, "FEWER_CELLS", ())
+    assert sum_setting.noise_rate(wide, shape, 0.9e-6) == found
 
 
-@pytest.mark.parametrize(("users", "rounds", "query"), [(60, 1, None), (2000, 1, None), (300, 3, None), (100, 1, Centroid(Grid(20, 20)))])
+@pytest.mark.parametrize(
+    ("users", "rounds", "query"),
+    [(60, 1, None), (2000, 1, None), (300, 3, None), (100, 1, Centroid(Grid(20, 20)))],
+)
 def test_randomized_response_is_the_same_if_every_step_looks_at_all_data(
     users: int, rounds: int, query: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -291,9 +377,22 @@ def test_randomized_response_is_the_same_if_every_step_looks_at_all_data(
 
 
 def test_the_profile_that_certified_a_rate_is_at_hand_for_its_account() -> None:
-    setting, noise = setting_for(rounds=3), Polya(Fraction(8), 0.25)
+    setting = setting_for(rounds=3)
+    noise = Polya(Fraction(8), 0.25)
     known = setting.accounts.noise_profile(noise)
     again = setting_for(rounds=3).accounts
     assert again.noise_profile(Polya(Fraction(8), 0.25)) is known
     assert again.noise_profile(Polya(Fraction(8), 0.26)) is not known
     assert setting_for(rounds=4).accounts.noise_profile(noise) is not known
+
+
+def test_tiny_rates_are_shared_through_the_shuffler_too() -> None:
+    """One report's law has a thousand million cells, so its loss is bounded in closed form."""
+    request = PlanRequest(
+        Mean(Integers(0, 1000)), Target(1e-6, 1e-6, 100.0), 1000, encoding="modular"
+    )
+    setting = replace(request.setting, protocols=("polya-shuffle",), shapes=(1,))
+    (offer,) = [made for made in calibrate_offers(setting) if isinstance(made, Candidate)]
+    assert offer.expected_error == pytest.approx(1e5, rel=1e-6)
+    assert offer.fallback.bound == "pure"
+    assert offer.fallback.epsilon == pytest.approx(11.507754891147519, rel=1e-9)

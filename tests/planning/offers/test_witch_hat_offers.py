@@ -1,4 +1,4 @@
-"""Sums and means of real numbers from single WitchHat reports: verified, unbiased, covered, and beside sums."""
+"""Sums and means from WitchHat reports: verified, unbiased, covered, compared with sums."""
 
 from __future__ import annotations
 
@@ -34,7 +34,8 @@ def road() -> Plan:
 
 def test_the_promise_holds_at_every_step(road: Plan) -> None:
     """By the clone bound at single distances, and not far from the edge."""
-    hat, honest = hat_of(road), 190_000
+    hat = hat_of(road)
+    honest = 190_000
     assert road.guarantee.trust.honest_reports == road.minimum == honest
     most = hat.local_epsilon()
     for steps in (1, 2, 3, 10, 100, 500, 819):
@@ -51,7 +52,8 @@ def test_estimates_are_unbiased_and_covered(road: Plan) -> None:
     """Twenty releases about two hundred thousand people, most of them near one end."""
     source = Randomness.seeded("real means")
     values = np.concatenate([np.full(150_000, 7.9), np.linspace(-2.0, 8.0, 50_000)])
-    errors, inside = [], 0
+    errors = []
+    inside = 0
     for _ in range(20):
         release = road.estimate(road.shuffle(road.randomize(values, source)))
         low, high = release.interval(0.9)
@@ -76,12 +78,19 @@ def test_the_debiased_law_has_the_value_as_its_mean(road: Plan) -> None:
 
 @pytest.mark.thorough
 def test_more_people_less_error_and_sums_beside_them(road: Plan) -> None:
-    """Few people hide alone; a plan has hats and sums side by side, and the sum of numbers is n times their mean."""
+    """Few people; WitchHat and sums in one plan; the sum is n times the mean."""
     few = plan(ROAD, TARGET, 100, protocols=ONLY)
     assert few.guarantee.trust.trusted == "nobody"
     assert hat_of(few).rate == pytest.approx(0.5)
     assert road.choice.expected_error < few.choice.expected_error / math.sqrt(2000.0)
-    beside = plan(ROAD, TARGET, 100, granularity=0.5, encoding="modular", protocols=["geometric-shuffle", "witch-hat"])
+    beside = plan(
+        ROAD,
+        TARGET,
+        100,
+        granularity=0.5,
+        encoding="modular",
+        protocols=["geometric-shuffle", "witch-hat"],
+    )
     errors = {offer.protocol: offer.expected_error for offer in beside.candidates}
     assert errors["witch-hat"] == few.choice.expected_error > errors["geometric-shuffle"]
     assert beside.choice.protocol == "geometric-shuffle"
@@ -93,12 +102,14 @@ def test_the_expected_error_is_that_of_people_at_an_end() -> None:
     """E|error| of n reports of the variance at an end, by the normal approximation."""
     made = plan(ROAD, TARGET, 5000, protocols=ONLY)
     hat = hat_of(made)
-    assert made.choice.expected_error == pytest.approx(math.sqrt(2.0 / math.pi * hat.variance(5.0) / 5000), rel=1e-12)
+    assert made.choice.expected_error == pytest.approx(
+        math.sqrt(2.0 / math.pi * hat.variance(5.0) / 5000), rel=1e-12
+    )
     assert all(hat.variance(value) <= hat.variance(5.0) for value in np.linspace(-5.0, 5.0, 21))
 
 
 def test_wrong_wishes_are_told(road: Plan) -> None:
-    """Whole numbers, flat targets and long distances have no hat; too few reports and values outside are refused."""
+    """Whole numbers, flat targets, long distances, few reports and values outside are errors."""
     with pytest.raises(InputError, match="there is no protocol 'witch-hat'"):
         plan(Mean(Integers(0, 9)), TARGET, 100, protocols=ONLY)
     with pytest.raises(InputError, match="linear"):
@@ -117,4 +128,6 @@ def test_wrong_wishes_are_told(road: Plan) -> None:
     for level in (0.0, 1.0, math.nan):
         with pytest.raises(InputError, match="level"):
             release.interval(level)
-    assert "with certainty" in str(plan(ROAD, Target(1.0, 0.0, 2.0), 50, protocols=ONLY).run(np.linspace(0.0, 1.0, 50)))
+    assert "with certainty" in str(
+        plan(ROAD, Target(1.0, 0.0, 2.0), 50, protocols=ONLY).run(np.linspace(0.0, 1.0, 50))
+    )

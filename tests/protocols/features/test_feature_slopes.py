@@ -1,4 +1,4 @@
-"""How far features move per unit of distance, and in which moves: the proofs against all pairs of points."""
+"""Change of features per unit of distance: the proofs against all pairs of points."""
 
 from __future__ import annotations
 
@@ -9,10 +9,21 @@ from typing import Any, Literal
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from tests.tables import check_all
 
 from metricshuffle.accounting.vectors.feature_changes import FeatureChanges
 from metricshuffle.errors import InputError, NotCertified
-from metricshuffle.protocols.features import Cells, Edges, Features, Hats, Ramps, ShiftedBoxes, feature_set, point_pairs, tree_features
+from metricshuffle.protocols.features import (
+    Cells,
+    Edges,
+    Features,
+    Hats,
+    Ramps,
+    ShiftedBoxes,
+    feature_set,
+    point_pairs,
+    tree_features,
+)
 from metricshuffle.protocols.features.lattice import Lattice
 from metricshuffle.spaces import (
     Absolute,
@@ -30,7 +41,7 @@ from metricshuffle.spaces import (
     Threshold,
     Tree,
     nested_squares,
-)  # fmt: skip
+)
 from metricshuffle.spaces.earth_mover import finite_space
 
 Floats = NDArray[np.float64]
@@ -44,18 +55,30 @@ TREES: dict[str, Space] = {
         "two labels": Categories(["yes", "no"]),
         "nested squares": nested_squares(2, 8.0),
         "wide squares": Space(Grid(7, 3), NestedSquares(3)),
-        "points inside": Tree([-1, 0, 0, 1, 1, 2, 3, 3], [0, 0.1, 0.3, 0.7, 0.123, 0.33, 0.77, 0.01]),
+        "points inside": Tree(
+            [-1, 0, 0, 1, 1, 2, 3, 3], [0, 0.1, 0.3, 0.7, 0.123, 0.33, 0.77, 0.01]
+        ),
         "root in the middle": Tree([1, -1, 1, 2], [2.0, 0.0, 0.5, 0.25]),
-        "table of a line": Matrix(np.abs(np.subtract.outer([0.0, 1.0, 3.0, 7.0, 20.0], [0.0, 1.0, 3.0, 7.0, 20.0]))),
-        "scaled": Space(Categories([str(code) for code in range(12)]), Scaled(Clustered(3, 4, 0.5), 0.3)),
+        "table of a line": Matrix(
+            np.abs(np.subtract.outer([0.0, 1.0, 3.0, 7.0, 20.0], [0.0, 1.0, 3.0, 7.0, 20.0]))
+        ),
+        "scaled": Space(
+            Categories([str(code) for code in range(12)]), Scaled(Clustered(3, 4, 0.5), 0.3)
+        ),
         "some at distance 0": Tree([-1, 0, 0, 1, 1], [0.0, 0.1, 0.0, 0.7, 0.123]),
     }.items()
 }
 OTHERS: dict[str, Space] = {
     "circle": Space(Integers(0, 11), Circle(12)),
     "labels": Space(Categories(list("abcd"))),
-    "scaled labels": Space(Categories(list("abcd")), Scaled(Space(Categories(list("abcd"))).metric, 2.5)),
-    "table": finite_space(Matrix([[0.0, 1.0, 2.0, 1.5], [1.0, 0.0, 1.0, 2.0], [2.0, 1.0, 0.0, 1.0], [1.5, 2.0, 1.0, 0.0]])),
+    "scaled labels": Space(
+        Categories(list("abcd")), Scaled(Space(Categories(list("abcd"))).metric, 2.5)
+    ),
+    "table": finite_space(
+        Matrix(
+            [[0.0, 1.0, 2.0, 1.5], [1.0, 0.0, 1.0, 2.0], [2.0, 1.0, 0.0, 1.0], [1.5, 2.0, 1.0, 0.0]]
+        )
+    ),
 }
 
 
@@ -66,12 +89,16 @@ def distances(space: Space) -> Floats:
 
 def steepest(features: Features, space: Space, rates: Floats) -> float:
     """The largest ratio over all pairs, pair by pair."""
-    table, apart = features.table(space).toarray(), distances(space)
+    table = features.table(space).toarray()
+    apart = distances(space)
     largest = 0.0
     for here in range(len(table)):
         losses = (np.abs(table - table[here]) * rates).sum(axis=1)
         assert not np.any((apart[here] == 0.0) & (losses > 0.0))
-        largest = max(largest, float(np.max(losses[apart[here] > 0.0] / apart[here][apart[here] > 0.0], initial=0.0)))
+        largest = max(
+            largest,
+            float(np.max(losses[apart[here] > 0.0] / apart[here][apart[here] > 0.0], initial=0.0)),
+        )
     return largest
 
 
@@ -85,12 +112,14 @@ def check_slope(features: Features, space: Space, per_rate: float | None = None)
         assert features.slope(space, rates) == pytest.approx(ALPHA * per_rate, rel=1e-12)
 
 
-@pytest.mark.parametrize("size", [2, 3, 10, 31])
-@pytest.mark.parametrize("step", [1.0, 0.1, 1e7 / 3.0])
-@pytest.mark.parametrize("width", [1, 2, 3, 7, 30])
+@check_all("size", [2, 3, 10, 31])
+@check_all("step", [1.0, 0.1, 1e7 / 3.0])
+@check_all("width", [1, 2, 3, 7, 30])
 def test_a_step_along_a_line_changes_one_ramp_by_one(size: int, step: float, width: int) -> None:
     if width < size:
-        check_slope(Ramps(width), Space(Integers(-3, size - 4), Scaled(Absolute(), step)), 1.0 / step)
+        check_slope(
+            Ramps(width), Space(Integers(-3, size - 4), Scaled(Absolute(), step)), 1.0 / step
+        )
 
 
 def check_grids(sides: Sequence[tuple[int, int]], widths: Sequence[int]) -> None:
@@ -99,13 +128,24 @@ def check_grids(sides: Sequence[tuple[int, int]], widths: Sequence[int]) -> None
             if wide > max(width, height):
                 continue
             for cell in (1.0, 0.3) if width == 5 else (0.3,):
-                streets, straight = (Space(Grid(width, height, cell), metric) for metric in (Manhattan(), Euclidean()))
-                diagonal = math.sqrt(2.0) if wide > 1 and min(width, height) > 1 and max(width, height) > 2 else 1.0
+                streets, straight = (
+                    Space(Grid(width, height, cell), metric)
+                    for metric in (Manhattan(), Euclidean())
+                )
+                diagonal = (
+                    math.sqrt(2.0)
+                    if wide > 1 and min(width, height) > 1 and max(width, height) > 2
+                    else 1.0
+                )
                 check_slope(ShiftedBoxes(wide), streets, 2.0 / cell)
                 check_slope(ShiftedBoxes(wide), straight, 2.0 * diagonal / cell)
                 if min(width, height) > wide:
                     check_slope(Hats(wide), streets, 2.0 * wide / cell)
-                    check_slope(Hats(wide), straight, (math.sqrt(2.0) * (2 * wide - 1) if wide > 1 else 2.0) / cell)
+                    check_slope(
+                        Hats(wide),
+                        straight,
+                        (math.sqrt(2.0) * (2 * wide - 1) if wide > 1 else 2.0) / cell,
+                    )
         check_slope(Cells(), Space(Grid(width, height, 0.3)), 2.0 / 0.3)
 
 
@@ -130,33 +170,45 @@ class Detours(Euclidean):
 def test_a_metric_of_ones_own_is_not_taken_for_the_one_it_is_made_from() -> None:
     assert Lattice.of(Space(Grid(4, 4), Detours())) is None
     assert Lattice.of(Space(Grid(4, 4), Scaled(Detours(), 2.0))) is None
-    assert ShiftedBoxes(2).slope(Space(Grid(4, 4), Detours()), np.ones(13)) == pytest.approx(4.0 * math.sqrt(2.0), rel=1e-9)
-    assert Lattice.of(Space(Grid(4, 4, 2.0), Scaled(Scaled(Euclidean(), 3.0), 0.5))) == Lattice((4, 4), 3.0, straight=True)
+    assert ShiftedBoxes(2).slope(Space(Grid(4, 4), Detours()), np.ones(13)) == pytest.approx(
+        4.0 * math.sqrt(2.0), rel=1e-9
+    )
+    assert Lattice.of(Space(Grid(4, 4, 2.0), Scaled(Scaled(Euclidean(), 3.0), 0.5))) == Lattice(
+        (4, 4), 3.0, straight=True
+    )
 
 
 def test_golden_slopes_of_hats() -> None:
-    assert Hats(4).slope(Space(Grid(12, 12)), np.ones(16)) == pytest.approx(9.899494936611665, rel=1e-12)  # not 8 sqrt 2
-    assert Hats(4).slope(Space(Grid(12, 12), Manhattan()), np.ones(16)) == pytest.approx(8.0, rel=1e-12)
+    assert Hats(4).slope(Space(Grid(12, 12)), np.ones(16)) == pytest.approx(
+        9.899494936611665, rel=1e-12
+    )  # not 8 sqrt 2
+    assert Hats(4).slope(Space(Grid(12, 12), Manhattan()), np.ones(16)) == pytest.approx(
+        8.0, rel=1e-12
+    )
 
 
-@pytest.mark.parametrize("name", TREES)
+@check_all("name", TREES)
 def test_moves_along_a_tree_cost_their_distance(name: str) -> None:
-    """The loss of every pair is the factor times its distance, which the rates were made for; no feature is left that never changes."""
-    space, features = TREES[name], Edges()
-    table, lengths = features.table(space).toarray(), features.weights(space)
+    """The loss of every pair is the factor times its distance; no feature is constant."""
+    space = TREES[name]
+    features = Edges()
+    table = features.table(space).toarray()
+    lengths = features.weights(space)
     losses = np.abs(table[:, None, :] - table[None, :, :]) @ lengths
     np.testing.assert_allclose(losses, distances(space), rtol=2e-5, atol=1e-15)
     assert np.all(losses <= distances(space) * (1.0 + 1e-14))
     assert np.all(table.min(axis=0) == 0)
     assert np.all(table.max(axis=0) == 1)
-    assert len({(*column,) for column in np.where(table[0], 1 - table, table).T}) == table.shape[1], "two features say the same"
+    assert (
+        len({(*column,) for column in np.where(table[0], 1 - table, table).T}) == table.shape[1]
+    ), "two features say the same"
     assert features.slope(space, ALPHA * lengths) == pytest.approx(ALPHA, rel=1e-12)
     assert features.slope(space, ALPHA * lengths) >= ALPHA
     if name != "table of a line":
         check_slope(features, space, 1.0)
 
 
-@pytest.mark.parametrize("name", OTHERS)
+@check_all("name", OTHERS)
 def test_cells_are_for_every_finite_space(name: str) -> None:
     space = OTHERS[name]
     apart = distances(space)
@@ -170,49 +222,77 @@ def test_other_metrics_on_a_grid_are_certified_over_all_pairs() -> None:
         check_slope(features, space)
     with pytest.raises(NotCertified, match="all pairs of at most 5,000"):
         ShiftedBoxes(20).slope(
-            Space(Grid(80, 80), Threshold(Euclidean(), 9.0)), np.ones(len(ShiftedBoxes(20).weights(Space(Grid(80, 80)))))
+            Space(Grid(80, 80), Threshold(Euclidean(), 9.0)),
+            np.ones(len(ShiftedBoxes(20).weights(Space(Grid(80, 80))))),
         )
 
 
-@pytest.mark.parametrize(
+@check_all(
     ("features", "space"),
-    [(Ramps(3), Space(Integers(0, 20))), (ShiftedBoxes(3), Space(Grid(7, 6))), (Cells(), Space(Grid(4, 5))), (Cells(), OTHERS["table"]),
-     (Hats(2), Space(Grid(6, 6))), (Edges(), TREES["points inside"])],
-    ids=str,
-)  # fmt: skip
+    [
+        (Ramps(3), Space(Integers(0, 20))),
+        (ShiftedBoxes(3), Space(Grid(7, 6))),
+        (Cells(), Space(Grid(4, 5))),
+        (Cells(), OTHERS["table"]),
+        (Hats(2), Space(Grid(6, 6))),
+        (Edges(), TREES["points inside"]),
+    ],
+)
 def test_slopes_hold_for_rates_that_differ(features: Features, space: Space) -> None:
     rates = RNG.uniform(0.1, 1.0, len(features.weights(space)))
     assert steepest(features, space, rates) <= features.slope(space, rates) * (1.0 + 1e-15)
-    assert Features.slope(features, space, rates) == pytest.approx(steepest(features, space, rates), rel=1e-10)
+    assert Features.slope(features, space, rates) == pytest.approx(
+        steepest(features, space, rates), rel=1e-10
+    )
 
 
 def outdoes(move: FeatureChanges, rates: Floats, sizes: Floats) -> bool:
-    """Whether the changed coordinates fit one to one into the move, each into one of at least its rate and size."""
+    """Whether the changed coordinates fit one to one into the move by rate and size."""
     from scipy.sparse import csr_array
     from scipy.sparse.csgraph import maximum_bipartite_matching
 
-    held = [(rate, size) for rate, size, count in zip(move.rates, move.sizes, move.counts, strict=True) for _ in range(count)]
+    held = [
+        (rate, size)
+        for rate, size, count in zip(move.rates, move.sizes, move.counts, strict=True)
+        for _ in range(count)
+    ]
     changed = [(rate, size) for rate, size in zip(rates, sizes, strict=True) if size > 0]
     if not changed:
         return True
     if len({rate for rate, _ in held + changed}) == 1:  # the largest into the largest
-        ours, theirs = (sorted((size for _, size in part), reverse=True) for part in (changed, held))
+        ours, theirs = (
+            sorted((size for _, size in part), reverse=True) for part in (changed, held)
+        )
         return len(ours) <= len(theirs) and all(a <= b for a, b in zip(ours, theirs, strict=False))
-    fits = np.array([[rate <= to_rate and size <= to_size for to_rate, to_size in held] for rate, size in changed])
-    return bool(fits.size) and bool(np.all(maximum_bipartite_matching(csr_array(fits), perm_type="column") >= 0))
+    fits = np.array(
+        [
+            [rate <= to_rate and size <= to_size for to_rate, to_size in held]
+            for rate, size in changed
+        ]
+    )
+    return bool(fits.size) and bool(
+        np.all(maximum_bipartite_matching(csr_array(fits), perm_type="column") >= 0)
+    )
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("width", range(2, 33))
 def test_the_search_over_short_moves_finds_the_slope_of_hats(width: int) -> None:
     rates = np.ones(len(Hats(width).weights(Space(Grid(40, 40)))))
-    assert Hats(width).slope(Space(Grid(40, 40)), rates) == pytest.approx(math.sqrt(2.0) * (2 * width - 1), rel=1e-12)
-    assert Hats(width).slope(Space(Grid(40, 40), Manhattan()), rates) == pytest.approx(2.0 * width, rel=1e-12)
+    assert Hats(width).slope(Space(Grid(40, 40)), rates) == pytest.approx(
+        math.sqrt(2.0) * (2 * width - 1), rel=1e-12
+    )
+    assert Hats(width).slope(Space(Grid(40, 40), Manhattan()), rates) == pytest.approx(
+        2.0 * width, rel=1e-12
+    )
 
 
-def check_moves(features: Features, space: Space, reaches: Sequence[float], rates: Floats | None = None) -> None:
+def check_moves(
+    features: Features, space: Space, reaches: Sequence[float], rates: Floats | None = None
+) -> None:
     rates = ALPHA * features.weights(space) if rates is None else rates
-    table, apart = features.table(space).toarray(), distances(space)
+    table = features.table(space).toarray()
+    apart = distances(space)
     for reach in reaches:
         moves = list(features.moves(space, rates, reach))
         seen: set[tuple[int, ...]] = set()
@@ -221,11 +301,24 @@ def check_moves(features: Features, space: Space, reaches: Sequence[float], rate
             if sizes.tobytes() in seen:
                 continue
             seen.add(sizes.tobytes())
-            assert any(outdoes(move, rates, sizes) for move in moves), (features, space, reach, x, y)
+            assert any(outdoes(move, rates, sizes) for move in moves), (
+                features,
+                space,
+                reach,
+                x,
+                y,
+            )
 
 
 CASES: list[tuple[Features, Space, Sequence[float]]] = [
-    *((Ramps(width), Space(Integers(0, 17), Scaled(Absolute(), 0.1)), [0.1, 0.3, 0.6, 0.7, 1.1, 5.0]) for width in (1, 2, 4, 5, 17)),
+    *(
+        (
+            Ramps(width),
+            Space(Integers(0, 17), Scaled(Absolute(), 0.1)),
+            [0.1, 0.3, 0.6, 0.7, 1.1, 5.0],
+        )
+        for width in (1, 2, 4, 5, 17)
+    ),
     *((ShiftedBoxes(width), Space(Grid(5, 4, 0.3)), [0.3, 0.5, 0.9, 9.0]) for width in (1, 2, 4)),
     (ShiftedBoxes(3), Space(Grid(6, 4), Manhattan()), [1.0, 2.0, 5.0]),
     (ShiftedBoxes(3), Space(Grid(5, 4), Threshold(Euclidean(), 2.2)), [1.0, 1.5, 2.3]),
@@ -237,7 +330,9 @@ CASES: list[tuple[Features, Space, Sequence[float]]] = [
 
 
 @pytest.mark.parametrize(("features", "space", "reaches"), CASES, ids=str)
-def test_no_pair_changes_more_than_one_of_the_moves(features: Features, space: Space, reaches: Sequence[float]) -> None:
+def test_no_pair_changes_more_than_one_of_the_moves(
+    features: Features, space: Space, reaches: Sequence[float]
+) -> None:
     check_moves(features, space, reaches)
     check_moves(features, space, reaches, RNG.choice([0.2, 0.5], len(features.weights(space))))
 
@@ -258,27 +353,40 @@ def test_moves_on_lines_and_grids_are_no_larger_than_pairs_make_them() -> None:
     space = Space(Integers(0, 40))
     for width in (1, 2, 5, 9):
         for steps in (1, 3, 5, 12):
-            own = {tuple(np.repeat(move.sizes, move.counts)) for move in Ramps(width).moves(space, np.ones(-(-40 // width)), float(steps))}
+            own = {
+                tuple(np.repeat(move.sizes, move.counts))
+                for move in Ramps(width).moves(space, np.ones(-(-40 // width)), float(steps))
+            }
             listed = {
                 tuple(np.repeat(move.sizes, move.counts))
-                for move in Features.moves(Ramps(width), space, np.ones(-(-40 // width)), float(steps))
+                for move in Features.moves(
+                    Ramps(width), space, np.ones(-(-40 // width)), float(steps)
+                )
             }
             assert own == listed
             assert {sum(move) for move in own} == {steps}
-    (move,) = ShiftedBoxes(5).moves(Space(Grid(9, 9)), np.ones(len(ShiftedBoxes(5).weights(Space(Grid(9, 9))))), 2.0**1.5)
+    (move,) = ShiftedBoxes(5).moves(
+        Space(Grid(9, 9)), np.ones(len(ShiftedBoxes(5).weights(Space(Grid(9, 9))))), 2.0**1.5
+    )
     assert (move.sizes.tolist(), move.counts.tolist()) == ([1], [8])
     (move,) = Edges().moves(TREES["clusters"], Edges().weights(TREES["clusters"]), 1.0)
     assert move.counts.tolist() == [2, 2]
 
 
-@pytest.mark.parametrize("step", [1.0, 0.1, 1.0 / 3.0, 1e-9])
+@check_all("step", [1.0, 0.1, 1.0 / 3.0, 1e-9])
 def test_distances_count_as_reached_when_in_doubt(step: float) -> None:
-    line, plane = Lattice((50,), step, straight=False), Lattice((50, 30), step, straight=True)
+    line = Lattice((50,), step, straight=False)
+    plane = Lattice((50, 30), step, straight=True)
     for steps in (1, 3, 7, 48):
         for lattice in (line, plane):
             at = steps * step
             reached = lattice.steps_within(at)
-            for near in (at * (1 + 1e-10), np.nextafter(at, 0.0), np.nextafter(at, 9e9), at * (1.0 - 1e-13)):
+            for near in (
+                at * (1 + 1e-10),
+                np.nextafter(at, 0.0),
+                np.nextafter(at, 9e9),
+                at * (1.0 - 1e-13),
+            ):
                 assert lattice.steps_within(float(near)) == reached
         assert line.steps_within(steps * step) == steps
         assert line.steps_within(steps * step * (1.0 - 1e-9)) == steps - 1
@@ -304,7 +412,9 @@ def test_points_that_nothing_may_tell_apart_have_no_slope() -> None:
 
 
 def test_what_does_not_fit_is_refused_in_words() -> None:
-    with pytest.raises(InputError, match=r"4,999 coordinates, and there may be up to 4,096; ramps of width 2 fit"):
+    with pytest.raises(
+        InputError, match=r"4,999 coordinates, and there may be up to 4,096; ramps of width 2 fit"
+    ):
         Ramps(1).table(Space(Integers(0, 4999)))
     with pytest.raises(InputError, match="up to 9 wide"):
         Ramps(10).table(Space(Integers(0, 9)))
@@ -332,7 +442,11 @@ def test_what_does_not_fit_is_refused_in_words() -> None:
 def kinds(space: Any, people: int, total: float) -> list[Features]:
     found = finite_space(space)
     rate = total / found.diameter
-    return [one for kind in (Ramps, ShiftedBoxes, Hats, Cells, Edges) for one in kind.offered(found, people, rate)]
+    return [
+        one
+        for kind in (Ramps, ShiftedBoxes, Hats, Cells, Edges)
+        for one in kind.offered(found, people, rate)
+    ]
 
 
 def test_which_features_are_offered(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -355,7 +469,9 @@ def test_which_features_are_offered(monkeypatch: pytest.MonkeyPatch) -> None:
             assert features.table(finite_space(space)).shape[1] <= feature_set.MAX_COORDINATES
 
 
-def test_nothing_moves_within_less_than_the_smallest_distance(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nothing_moves_within_less_than_the_smallest_distance(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     for features, space, _ in CASES:
         apart = distances(space)
         least = 0.99 * float(apart[apart > 0.0].min())
@@ -364,3 +480,19 @@ def test_nothing_moves_within_less_than_the_smallest_distance(monkeypatch: pytes
         assert not list(Features.moves(features, space, rates, least))
     monkeypatch.setattr(point_pairs, "MAX_PAIRS_LISTED", -1)
     assert not list(Features.moves(Ramps(2), Space(Integers(0, 9)), np.ones(5), 0.5))
+
+
+def test_ranges_are_computed_once_and_labels_need_no_pairs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Both took most of the time of plans of many points."""
+    space = Space.of(Categories([f"label {place}" for place in range(1500)]))
+
+    def refused(*_: object) -> None:
+        raise AssertionError("all pairs of labels were compared")
+
+    monkeypatch.setattr(point_pairs, "distances_of", refused)
+    assert point_pairs.nearest_distance(space) == 1.0
+    first = Cells().ranges(space)
+    assert first[0] is Cells().ranges(space)[0]
+    assert not first[0].flags.writeable
+    assert first[0].tolist() == [0] * 1500
+    assert first[1].tolist() == [1] * 1500

@@ -1,10 +1,10 @@
-/** The field of a value: a number, a list to choose from, a map to click, or one of these for each of several items. */
+/** The field of a value: a number, a list to choose from, a map to click, several of these, or one for each of several items. */
 import { find, line, tell } from './elements.js';
 import { cellOf, type InputRecipe, type Value, ValueError, type ValueRecipe } from '../inputs.js';
 
 export class Field {
   readonly #items: Value[] = [];
-  readonly #of: ValueRecipe;
+  readonly #of: Exclude<InputRecipe, { kind: 'items' }>;
 
   constructor(private readonly recipe: InputRecipe) {
     this.#of = recipe.kind === 'items' ? recipe.of : recipe;
@@ -18,20 +18,37 @@ export class Field {
     return this.recipe.kind === 'items' ? this.#items : this.#one();
   }
 
-  #one(): Value {
+  #one(): Value | Value[] {
+    const numberIn = ({ value }: HTMLInputElement) => (value === '' ? NaN : Number(value));
+    const number = () => numberIn(find('value'));
+    const parts = (state = '') => [...document.querySelectorAll<HTMLInputElement>(`input[name=part]${state}`)];
+    const label = (labels: readonly string[], name: string) => {
+      const chosen = document.querySelector<HTMLInputElement>(`input[name=${name}]:checked, select[name=${name}]`);
+      if (!chosen?.value) throw new ValueError('Choose an answer.');
+      return labels[Number(chosen.value)]!;
+    };
     switch (this.#of.kind) {
-      case 'number': {
-        const { value } = find('value');
-        return value === '' ? NaN : Number(value);
+      case 'number':
+        return number();
+      case 'label':
+        return label(this.#of.labels, 'value');
+      case 'group':
+        return { label: label(this.#of.label.labels, 'group'), number: number() };
+      case 'trip':
+        return { from: label(this.#of.labels, 'from'), to: label(this.#of.labels, 'to') };
+      case 'row':
+        return parts().map(numberIn);
+      case 'set': {
+        const { labels } = this.#of.label;
+        return parts(':checked').map(({ value }) => labels[Number(value)]!);
       }
-      case 'label': {
-        const chosen = document.querySelector<HTMLInputElement>('input[name=value]:checked, select[name=value]');
-        if (!chosen?.value) throw new ValueError('Choose an answer.');
-        return this.#of.labels[Number(chosen.value)]!;
+      case 'keys': {
+        const { labels } = this.#of.label;
+        // a field that is left empty is a key that is not held; one that cannot be read is no such field
+        return parts().flatMap((field, place) => (field.value || field.validity.badInput ? [{ label: labels[place]!, number: numberIn(field) }] : []));
       }
       case 'degrees': {
-        const degrees = (id: string) => (find(id).value ? Number(find(id).value) : NaN);
-        return { latitude: degrees('latitude'), longitude: degrees('longitude') };
+        return { latitude: numberIn(find('latitude')), longitude: numberIn(find('longitude')) };
       }
       default: {
         const [column, row] = [find('column'), find('row')];
@@ -44,7 +61,7 @@ export class Field {
   #add(): void {
     tell('wrong', '');
     try {
-      const item = this.#one();
+      const item = this.#one() as Value;
       if (this.#of.kind === 'number' && Number.isNaN(item)) throw new ValueError('Enter a number.');
       const remove = document.createElement('button');
       const words = typeof item === 'object' && 'column' in item ? `square ${item.column + 1}, ${item.row + 1}` : String(item);

@@ -1,11 +1,12 @@
 """Published formulas as published, wrong ones included; none of them can become a guarantee.
 
-A folder a paper: its formulas, the numbers it prints (values.json), and what `metricshuffle reproduce` compares (items).
+One folder per paper: its formulas, the numbers it prints (values.json), and the items that
+`metricshuffle reproduce` compares.
 """
 
 from typing import Any
 
-from metricshuffle._lazy import export_locations, exported
+from metricshuffle._lazy_exports import export_locations, exported
 
 _HOMES = export_locations(__file__)
 __all__ = sorted(_HOMES)

@@ -1,4 +1,4 @@
-"""What a published formula returns: a number with our verdict on it, and never a profile."""
+"""Result of a published formula: a number with our verdict, never a profile."""
 
 from __future__ import annotations
 
@@ -13,10 +13,11 @@ Verdict = Literal["true", "loose", "false", "false beyond a distance"]
 
 @dataclass(frozen=True)
 class Published:
-    """A number somebody printed: `claim` is what the statement says, `verdict` what we found, `instead` what to use.
+    """Published number: `claim` is the stated value, `verdict` our finding, `instead` what to use.
 
-    "loose" is true with room to spare; "false beyond a distance" holds for near inputs only. It is not a `PrivacyProfile`, so
-    no guarantee, plan or release can be made of it, whatever the verdict.
+    "loose" is true but larger than necessary; "false beyond a distance" holds for near inputs only.
+    It is not a `PrivacyProfile`, so no guarantee, plan or release can be made of it, whatever the
+    verdict.
     """
 
     claim: float
@@ -26,7 +27,7 @@ class Published:
 
 
 def checked_number(name: str, value: float, low: float, high: float = math.inf) -> float:
-    """A number strictly above `low` and at most `high`, or a sentence."""
+    """Return a number strictly above `low` and at most `high`; raise InputError otherwise."""
     if not low < value <= high or math.isinf(value):
         bound = f"> {low:g}" if math.isinf(high) else f"in ({low:g}, {high:g}]"
         raise InputError(f"{name} must be a finite number {bound}, got {value!r}.")
@@ -34,14 +35,14 @@ def checked_number(name: str, value: float, low: float, high: float = math.inf) 
 
 
 def checked_people(users: int) -> int:
-    """A whole number of at least one user, or a sentence."""
+    """Return a whole number of at least one user; raise InputError otherwise."""
     if users != int(users) or users < 1:
         raise InputError(f"users must be a whole number >= 1, got {users!r}.")
     return int(users)
 
 
 def open_delta(delta: float) -> float:
-    """delta strictly between 0 and 1, or a sentence."""
+    """Return a delta strictly between 0 and 1; raise InputError otherwise."""
     if not 0.0 < delta < 1.0:
         raise InputError(f"delta must lie strictly between 0 and 1, got {delta!r}.")
     return delta

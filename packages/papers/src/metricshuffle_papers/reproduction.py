@@ -1,4 +1,4 @@
-"""What `metricshuffle reproduce` runs: items, the settings they are run with, and what they return."""
+"""Items, settings and results of `metricshuffle reproduce`."""
 
 from __future__ import annotations
 
@@ -17,33 +17,41 @@ from typing import Any, Literal
 from metricshuffle.errors import InputError
 
 Verdict = Literal["reproduced", "not reproduced", "impossible", "true", "loose", "false", "ours"]
-"""reproduced / not reproduced / impossible judge a published number; true / loose / false a published formula;
-"ours": nothing was printed."""
+"""Verdict on a published number or formula; "ours" if nothing was printed.
 
-# How close a number must come to the printed one: so many standard errors, or so much relative to it, or its rounding.
-STANDARD_ERRORS, RELATIVE = 3.0, 0.02
+reproduced / not reproduced / impossible are for a number, true / loose / false for a formula.
+"""
+
+# Allowed difference from the printed number: standard errors, or relative to it, or its rounding.
+STANDARD_ERRORS = 3.0
+RELATIVE = 0.02
 RULE = (
-    f"A printed number counts as reproduced if what the paper's own method gives lies within {STANDARD_ERRORS:g} standard errors of it, "
+    "A printed number counts as reproduced if what the paper's own method gives lies "
+    f"within {STANDARD_ERRORS:g} standard errors of it, "
     f"within {100.0 * RELATIVE:g} %, or within half a unit of its last digit where it is rounded; "
-    "as impossible if it lies beyond a bound that holds for every mechanism, or for the one it is claimed for, with the promised privacy."
+    "as impossible if it lies beyond a bound that holds for every mechanism, or for the "
+    "one it is claimed for, with the promised privacy."
 )
 
 
 @dataclass(frozen=True)
 class Row:
-    """One line of the table of an item. `ratio` compares ours with what was printed, or else with the formula as printed."""
+    """One row of an item's table.
+
+    `ratio` compares ours with the printed number, or else with the formula as printed.
+    """
 
     label: str
     published: float | None = None
-    """The number the paper prints, from `published_value`."""
+    """Number printed in the paper, from `published_value`."""
     as_published: float | None = None
-    """What the paper's own formula gives."""
+    """Value of the paper's own formula."""
     ours: float | None = None
     verdict: Verdict = "ours"
     standard_error: float | None = None
-    """Of `ours`, if it comes from a simulation."""
+    """Standard error of `ours`, if it comes from a simulation."""
     note: str = ""
-    """Why: for "impossible" and "false", the bound or the counterexample."""
+    """Reason; for "impossible" and "false", the bound or the counterexample."""
 
     @property
     def ratio(self) -> float | None:
@@ -53,15 +61,17 @@ class Row:
         return self.ours / claimed
 
 
-def judged(published: float, found: float, standard_error: float | None = None, rounding: float = 0.0) -> Verdict:
-    """Whether `found`, what the paper's own method gives, is the number it prints (RULE)."""
+def judged(
+    published: float, found: float, standard_error: float | None = None, rounding: float = 0.0
+) -> Verdict:
+    """Judge whether `found`, computed by the paper's own method, is the number it prints (RULE)."""
     allowed = max(STANDARD_ERRORS * (standard_error or 0.0), RELATIVE * abs(published), rounding)
     return "reproduced" if abs(found - published) <= allowed else "not reproduced"
 
 
 @dataclass(frozen=True)
 class Chart:
-    """A Vega-Lite specification without data from outside, and a sentence that says what is seen."""
+    """Self-contained Vega-Lite specification and a sentence that describes it."""
 
     title: str
     specification: dict[str, Any]
@@ -70,7 +80,7 @@ class Chart:
 
 @dataclass(frozen=True)
 class Reproduction:
-    """What an item found: the first sentence of `words` is the finding."""
+    """Result of an item; the first sentence of `words` is the finding."""
 
     words: tuple[str, ...]
     rows: tuple[Row, ...]
@@ -79,7 +89,10 @@ class Reproduction:
 
 @dataclass(frozen=True)
 class Settings:
-    """How an item is run. `quick` keeps every row but takes fewer runs and sizes; `csv` replaces the built-in city."""
+    """Settings of a run.
+
+    `quick` keeps every row but takes fewer runs and sizes; `csv` replaces the built-in city.
+    """
 
     quick: bool = False
     runs: int | None = None
@@ -88,17 +101,24 @@ class Settings:
     progress: Callable[[str], None] = field(default=lambda _: None)
 
     def __post_init__(self) -> None:
-        if self.runs is not None and (isinstance(self.runs, bool) or not isinstance(self.runs, int) or self.runs < 2):
-            raise InputError(f"runs must be a whole number >= 2 (a standard error needs two), got {self.runs!r}.")
+        if self.runs is not None and (
+            isinstance(self.runs, bool) or not isinstance(self.runs, int) or self.runs < 2
+        ):
+            raise InputError(
+                f"runs must be a whole number >= 2 (a standard error needs two), got {self.runs!r}."
+            )
 
     def runs_or(self, quick: int, full: int) -> int:
-        """How many runs a simulation takes."""
+        """Number of runs of a simulation."""
         return self.runs if self.runs is not None else quick if self.quick else full
 
 
 @dataclass(frozen=True)
 class Item:
-    """One table, figure or statement of a paper. `paper` is a key of `citations.PAPERS`, `label` the paper's own."""
+    """Table, figure or statement of a paper.
+
+    `paper` is a key of `citations.PAPERS`, `label` the paper's own.
+    """
 
     name: str
     paper: str
@@ -108,22 +128,30 @@ class Item:
     simulated: bool = False
     """Whether `runs` and `seed` matter."""
     places: bool = False
-    """Whether `csv` matters: it is about people on a map."""
+    """Whether `csv` matters, for items about people on a map."""
 
 
 NOT_AT_HAND: dict[str, str] = {
-    "Athanasiou25": "We had its text, not its drawings: of the figures only the captions and what is said about them survive, so the "
-    "curves are ours. The file of addresses in Austin is not available; the location figures use a synthetic city, or your own file.",
+    "Athanasiou25": "We had its text, not its drawings: of the figures only the captions and what "
+    "is "
+    "said "
+    "about them survive, so the "
+    "curves are ours. The file of addresses in Austin is not available; the location "
+    "figures use a synthetic city, or your own file (in Austin with the rectangles of both "
+    "footnotes).",
     "Imola24": "We had its text, not its drawings.",
     "Wang24": "We had its text, not its drawings: curves are ours.",
-    "WitchHat": "We had only the supplement: the main text and Figures 1 to 12 are not in our sources, so nothing is said about them.",
+    "WitchHat": (
+        "We had only the supplement: the main text and Figures 1 to 12 are not in our sources, "
+        "so nothing is said about them."
+    ),
 }
-"""What of each paper was missing when it was compared."""
+"""Parts of each paper that were missing when it was compared."""
 
 
 @cache
 def items() -> dict[str, Item]:
-    """Every item by name, in the order of the names: the ITEMS of every module in the `items` folder of every paper."""
+    """All items by name, in order: the ITEMS of every module in every paper's `items` folder."""
     import metricshuffle_papers as home
 
     found: list[Item] = []
@@ -136,28 +164,35 @@ def items() -> dict[str, Item]:
 
 
 def _place(item: Item) -> tuple[str | int, ...]:
-    """Where an item stands in a list: a number in its name counts as a number, so that Figure 9 comes before Figure 13."""
+    """Sort key of an item; numbers in its name sort as numbers, so Figure 9 precedes Figure 13."""
     return tuple(int(part) if part.isdigit() else part for part in re.split(r"(\d+)", item.name))
 
 
 @cache
 def _values(paper: str) -> dict[str, Any]:
-    text = resources.files("metricshuffle_papers").joinpath(paper, "values.json").read_text(encoding="utf-8")
+    text = (
+        resources.files("metricshuffle_papers")
+        .joinpath(paper, "values.json")
+        .read_text(encoding="utf-8")
+    )
     loaded: dict[str, Any] = json.loads(text)
     return loaded
 
 
 def published_value(paper: str, table: str, row: str) -> float:
-    """A number as printed: values.json in the folder `paper` maps a table's label to its rows; the only place where it is typed."""
+    """Number as printed, from values.json in the folder `paper` (table label, then row).
+
+    It is not repeated anywhere else.
+    """
     return float(_values(paper)[table][row])
 
 
 def printed_rounding(paper: str, table: str, row: str) -> float:
-    """Half a unit of the last digit of a number that is stored as text ("0.065"): how far rounding alone may have moved it."""
+    """Half a unit of the last digit of a number stored as text ("0.065"): its rounding error."""
     _, _, decimals = str(_values(paper)[table][row]).partition(".")
     return 0.5 * 10.0 ** -len(decimals)
 
 
 def published_rows(paper: str, table: str) -> tuple[str, ...]:
-    """The names of a table's rows, in the order of the paper."""
+    """Names of a table's rows, in the order of the paper."""
     return tuple(_values(paper)[table])

@@ -1,4 +1,4 @@
-"""What `reproduce` says about the earth mover's paper, and the truths it is held against."""
+"""Items of `reproduce` for the earth mover's paper, and the truths they are compared with."""
 
 from __future__ import annotations
 
@@ -19,8 +19,15 @@ def test_table_1() -> None:
     found = items()["earth-mover-table-1"].run(Settings())
     assert [row.verdict for row in found.rows[:6]] == ["true"] * 6
     false = {row.label: row for row in found.rows if row.verdict == "false"}
-    assert [label.split(":")[0] for label in false] == ["Table 1", "Table 1", "Fact 5.1", "discrete d_EM-DP by Theorem 1.3"]
-    assert false["discrete d_EM-DP by Theorem 1.3: delta at epsilon 0.2"].ours == pytest.approx(1.677e-4, abs=5e-8)
+    assert [label.split(":")[0] for label in false] == [
+        "Table 1",
+        "Table 1",
+        "Fact 5.1",
+        "discrete d_EM-DP by Theorem 1.3",
+    ]
+    assert false["discrete d_EM-DP by Theorem 1.3: delta at epsilon 0.2"].ours == pytest.approx(
+        1.677e-4, abs=5e-8
+    )
     assert "0.325" in found.words[1]
 
 
@@ -35,7 +42,9 @@ def test_table_2a_has_wins_losses_and_formulas() -> None:
     for row in found.rows:
         assert row.ours is not None
         predicted = float(row.note.split("by formula ")[1].split(";")[0])
-        assert row.ours == pytest.approx(predicted, abs=5.0 * (row.standard_error or 1e-12) + 1e-3 * predicted), row.label
+        assert row.ours == pytest.approx(
+            predicted, abs=5.0 * (row.standard_error or 1e-12) + 1e-3 * predicted
+        ), row.label
 
 
 @pytest.mark.slow
@@ -55,7 +64,11 @@ def test_table_2b_has_wins_and_losses() -> None:
     errors = {row.label: row.ours or 0.0 for row in found.rows}
 
     def best(part: str, *names: str) -> float:
-        return min(error for label, error in errors.items() if label.endswith(part) and label.startswith(names))
+        return min(
+            error
+            for label, error in errors.items()
+            if label.endswith(part) and label.startswith(names)
+        )
 
     relaxed = "central, n = 10,000, m = 100, 8 x 8, r = 0.05, epsilon 1, alpha 20"
     equal = relaxed.removesuffix("20") + "1"
@@ -74,14 +87,24 @@ def test_theorem_6_5_by_simulation() -> None:
 
 def test_the_predicted_error_against_many_multinomials() -> None:
     """From the law of the reports alone, without the library's inverse."""
-    shape, item_rate, reports, rng = (3, 2, 0.2), 1.5, 3000, np.random.default_rng(7)
+    shape = (3, 2, 0.2)
+    item_rate = 1.5
+    reports = 3000
+    rng = np.random.default_rng(7)
     shares = np.array([0.4, 0.1, 0.2, 0.1, 0.2, 0.0])
     rows = ClusteredResponse(*shape, item_rate).rows()
-    parts = [rng.multinomial(round(reports * share), row, size=3000) for share, row in zip(shares, rows, strict=True)]
+    parts = [
+        rng.multinomial(round(reports * share), row, size=3000)
+        for share, row in zip(shares, rows, strict=True)
+    ]
     off = np.linalg.solve(rows.T, np.sum(parts, axis=0).T / reports).T - shares
-    errors = 0.5 * (0.2 * np.abs(off).sum(axis=1) + 0.8 * np.abs(off.reshape(-1, 3, 2).sum(axis=2)).sum(axis=1))
+    errors = 0.5 * (
+        0.2 * np.abs(off).sum(axis=1) + 0.8 * np.abs(off.reshape(-1, 3, 2).sum(axis=2)).sum(axis=1)
+    )
     mean, bound = clustered_errors(Clusters(*shape), item_rate, shares, reports)
-    assert float(errors.mean()) == pytest.approx(mean, abs=4 * float(errors.std()) / math.sqrt(len(errors)))
+    assert float(errors.mean()) == pytest.approx(
+        mean, abs=4 * float(errors.std()) / math.sqrt(len(errors))
+    )
     assert float(errors.mean()) < bound
     with pytest.raises(InputError, match="sum to 1"):
         clustered_errors(Clusters(*shape), item_rate, shares * 2, reports)
@@ -93,7 +116,9 @@ def test_theorem_4_4_is_below_what_is_certified_everywhere() -> None:
     assert len(found.rows) == 16
     assert all(row.ours is not None and row.ours >= (row.as_published or 0.0) for row in found.rows)
     assert [row.as_published for row in found.rows].count(None) == 1
-    central = next(row for row in found.rows if row.label.startswith("Theorem 4.4 solved: central, 100,000"))
+    central = next(
+        row for row in found.rows if row.label.startswith("Theorem 4.4 solved: central, 100,000")
+    )
     assert central.as_published == pytest.approx(2.48387, abs=5e-6)
     assert central.ours is not None
     assert 4.29 < central.ours < 4.32
@@ -102,7 +127,9 @@ def test_theorem_4_4_is_below_what_is_certified_everywhere() -> None:
 def test_the_worked_example() -> None:
     found = items()["earth-mover-example"].run(Settings())
     told = {row.label.partition(": ")[2]: row for row in found.rows}
-    assert [name for name, row in told.items() if row.verdict != "reproduced"] == ["alpha_0 by Theorem 4.4"]
+    assert [name for name, row in told.items() if row.verdict != "reproduced"] == [
+        "alpha_0 by Theorem 4.4"
+    ]
     assert told["total noise"].ours == pytest.approx(1.42729929292e-4, rel=1e-9)
     assert told["error, miles"].ours == pytest.approx(1.85, abs=5e-3)
     assert "nevertheless safe" in found.words[0]

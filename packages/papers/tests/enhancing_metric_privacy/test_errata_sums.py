@@ -1,6 +1,7 @@
-"""Known faults of the published Geo-Shuffle and RR-Shuffle: the published number, the truth beside it, and the refusal.
+"""Known faults of the published Geo-Shuffle and RR-Shuffle.
 
-Rates and epsilons are per unit of distance, as in the paper, where nothing else is said. SGDL-Shuffle: test_errata_padding.py.
+Rates and epsilons are per unit of distance, as in the paper, where nothing else is said.
+SGDL-Shuffle: test_errata_padding.py.
 """
 
 from __future__ import annotations
@@ -12,17 +13,23 @@ from itertools import product
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-from scipy.special import gammaln
 from tests.oracles import sgdl
+from tests.oracles.counterexamples import zeros_against_ones
 from tests.oracles.half_line import half_line_attack
+from tests.tables import check_all
 
 from metricshuffle.accounting.sums.additive_noise import AdditiveNoise
-from metricshuffle.accounting.sums.flipped_bit_count import RandomizedResponseProfile, local_profile, unpermuted_local_delta
+from metricshuffle.accounting.sums.flipped_bit_count import (
+    RandomizedResponseProfile,
+    local_profile,
+    unpermuted_local_delta,
+)
 from metricshuffle.accounting.sums.planar_noise import PerAxisProfile, PlanarNoise
 from metricshuffle.errors import NotCertified
 from metricshuffle.noise.bounded_sum import truncated_sum
 from metricshuffle.noise.polya import Polya
-from metricshuffle.planning.candidates.sum_calibration import SumSetting, shuffled_modular
+from metricshuffle.planning.candidates.sum_calibration import shuffled_modular
+from metricshuffle.planning.candidates.sum_setting import SumSetting
 from metricshuffle.planning.setting import Setting
 from metricshuffle.privacy import Guarantee, Trust
 from metricshuffle.privacy.target import Target
@@ -47,17 +54,20 @@ FIRST_FALSE = {
 }
 
 
-@pytest.mark.parametrize("users", FIRST_FALSE)
+@check_all("users", FIRST_FALSE)
 def test_geo_shuffle_holds_up_to_a_distance_and_is_false_beyond(users: int) -> None:
     for rate, first in zip((0.2, 0.5, 1.0, 2.0), FIRST_FALSE[users], strict=True):
         claim = paper.geo_shuffle_epsilon(rate, users, 1e-4).claim
         noise = Polya(Fraction(users), rate)
         profile = AdditiveNoise(noise)
         assert profile.delta(claim * (first - 1), first - 1) <= 5e-5
-        assert half_line_attack(noise.law(-80.0 - claim * first, first), claim * first, first) > 5e-5
+        assert (
+            half_line_attack(noise.law(-80.0 - claim * first, first), claim * first, first) > 5e-5
+        )
         assert not profile.covers(claim * first, 5e-5, first)
         assert profile.covers(claim * (first - 1), 5e-5, first - 1)
-        # One user moving across 0..1000 (or half of it, where e^epsilon overflows) breaks the claim even with all of delta.
+        # One user moving across 0..1000 (or half of it, where e^epsilon overflows) breaks the claim
+        # even with all of delta.
         far = 1000 if claim < 0.6 else 500
         assert half_line_attack(noise.law(-80.0 - claim * far, far), claim * far, far) > 1e-4
         assert profile.epsilon(5e-5, 1) < claim / 1.4, "and it is loose nearby"
@@ -70,8 +80,9 @@ def test_geo_shuffle_promises_1e_4_where_everything_is_lost() -> None:
 
 
 def test_geo_shuffle_is_false_for_the_real_mechanism_too() -> None:
-    """Everybody in the middle of 0..1000, one user moves by 53: clamping is too rare to matter there."""
-    claim, move = paper.geo_shuffle_epsilon(1.0, 100, 1e-4).claim, 53
+    """All users in the middle of 0..1000, one moves by 53: clamping is too rare to matter."""
+    claim = paper.geo_shuffle_epsilon(1.0, 100, 1e-4).claim
+    move = 53
     padding = int(paper.geo_padding(1.0, 100, 1e-4).claim)
     unclamped = float(sgdl.delta(sgdl.masses(100, 1.0, 200), claim * move, move))
     reaches_the_edge = 100 * 2.0 * math.exp(-(500 - move + padding))
@@ -85,47 +96,49 @@ def test_distance_1_is_not_the_worst() -> None:
     profile = AdditiveNoise(Polya(Fraction(100), 0.5))
     slopes = [profile.epsilon(5e-5, d) / d for d in (1, 2, 5, 10, 50, 100, 500)]
     assert slopes == sorted(slopes)
-    assert slopes == pytest.approx([0.09161, 0.09902, 0.10894, 0.11728, 0.14784, 0.17287, 0.28080], abs=5.1e-6)
+    assert slopes == pytest.approx(
+        [0.09161, 0.09902, 0.10894, 0.11728, 0.14784, 0.17287, 0.28080], abs=5.1e-6
+    )
 
 
 # Proposition 3 is right, its use is not
 
 
-@pytest.mark.parametrize("distance", [1, 10, 50, 100])
+@check_all("distance", [1, 10, 50, 100])
 def test_the_truncated_sum_has_more_delta_than_the_untruncated_one(distance: int) -> None:
     padding = int(paper.geo_padding(1.0, 100, 1e-4).claim)
     epsilon = AdditiveNoise(Polya(Fraction(100), 1.0)).epsilon(5e-5, distance)
-    inside = AdditiveNoise(truncated_sum(Polya(Fraction(1), 1.0), padding, 100)).delta(epsilon, distance)
+    inside = AdditiveNoise(truncated_sum(Polya(Fraction(1), 1.0), padding, 100)).delta(
+        epsilon, distance
+    )
     assert 5e-5 < inside < 5.6e-5
-    clamp = AdditiveRandomizer(span=1000, shape=Fraction(1), rate=1.0, padding="clamp", radius=padding)
+    clamp = AdditiveRandomizer(
+        span=1000, shape=Fraction(1), rate=1.0, padding="clamp", radius=padding
+    )
     missed = clamp.clamp_probability(100)
-    assert clamp.summed_profile(100).delta(epsilon, distance) == pytest.approx(paper.truncated_delta(missed, inside).claim, rel=1e-9)
+    assert clamp.summed_profile(100).delta(epsilon, distance) == pytest.approx(
+        paper.truncated_delta(missed, inside).claim, rel=1e-9
+    )
 
 
 # Theorem 3.1 (RR-Shuffle): unsafe
 
 
-def binomial(count: int, chance: float) -> Floats:
-    k = np.arange(count + 1.0)
-    log = gammaln(count + 1) - gammaln(k + 1) - gammaln(count - k + 1) + k * math.log(chance) + (count - k) * math.log1p(-chance)
-    return np.asarray(np.exp(log))
-
-
-def all_zero_delta(bits: int, flip: float, epsilon: float, distance: int) -> float:
-    """The count of ones when all bits are 0 against `distance` of them 1, by plain convolution; a lower bound over data sets."""
-    q, p = binomial(bits, flip), np.convolve(binomial(distance, 1.0 - flip), binomial(bits - distance, flip))
-    return float(max(np.maximum(p - math.exp(epsilon) * q, 0.0).sum(), np.maximum(q - math.exp(epsilon) * p, 0.0).sum()))
-
-
-@pytest.mark.parametrize(("bits", "random_bit", "first", "true_epsilon"), [(20_000, 0.1, 559, 0.0700), (50_000, 0.02, 296, 0.1139)])
-def test_randomized_response_is_loose_nearby_and_false_far_away(bits: int, random_bit: float, first: int, true_epsilon: float) -> None:
-    claim, flip = paper.rr_epsilon(random_bit * bits, 1e-4).claim, random_bit / 2.0
+@check_all(
+    ("bits", "random_bit", "first", "true_epsilon"),
+    [(20_000, 0.1, 559, 0.0700), (50_000, 0.02, 296, 0.1139)],
+)
+def test_randomized_response_is_loose_nearby_and_false_far_away(
+    bits: int, random_bit: float, first: int, true_epsilon: float
+) -> None:
+    claim = paper.rr_epsilon(random_bit * bits, 1e-4).claim
+    flip = random_bit / 2.0
     profile = RandomizedResponseProfile(bits, flip)
-    assert all_zero_delta(bits, flip, claim * (first - 1), first - 1) <= 1e-4
-    broken = all_zero_delta(bits, flip, claim * first, first)
+    assert zeros_against_ones(bits, flip, claim * (first - 1), first - 1) <= 1e-4
+    broken = zeros_against_ones(bits, flip, claim * first, first)
     assert 1e-4 < broken <= profile.delta(claim * first, first) <= 1.06 * broken
     assert not profile.covers_at(claim * first, 1e-4, first)
-    assert all_zero_delta(bits, flip, true_epsilon - 1e-4, 1) > 1e-4
+    assert zeros_against_ones(bits, flip, true_epsilon - 1e-4, 1) > 1e-4
     assert true_epsilon - 1e-4 < profile.epsilon(1e-4, 1) < true_epsilon * 1.003 < claim / 5.0
     # What is true at every distance, with delta = 0.
     assert profile.pure(1) == pytest.approx(math.log((2.0 - random_bit) / random_bit), rel=1e-12)
@@ -133,12 +146,13 @@ def test_randomized_response_is_loose_nearby_and_false_far_away(bits: int, rando
 
 def test_the_violation_to_three_digits() -> None:
     claim = paper.rr_epsilon(2000.0, 1e-4).claim
-    assert all_zero_delta(20_000, 0.05, 559 * claim, 559) == pytest.approx(1.036e-4, abs=5.1e-8)
-    assert all_zero_delta(20_000, 0.05, 558 * claim, 558) == pytest.approx(9.73e-5, abs=5.1e-8)
+    assert zeros_against_ones(20_000, 0.05, 559 * claim, 559) == pytest.approx(1.036e-4, abs=5.1e-8)
+    assert zeros_against_ones(20_000, 0.05, 558 * claim, 558) == pytest.approx(9.73e-5, abs=5.1e-8)
 
 
 def test_the_variance_of_one_bit() -> None:
-    claim, flip = paper.rr_bit_variance(0.3).claim, 0.15
+    claim = paper.rr_bit_variance(0.3).claim
+    flip = 0.15
     assert claim == pytest.approx(0.105)
     one = CountResponse(span=1, flip=2.0**-32 * round(flip * 2**32))
     truth = one.total_variance(1) * (1.0 - 2.0 * flip) ** 2
@@ -151,37 +165,55 @@ def test_the_variance_of_one_bit() -> None:
 # Theorem 7.1 (RR-Shuffle, shuffler colluding): unsafe
 
 
-@pytest.mark.parametrize(
+@check_all(
     ("users", "claimed", "at_claim", "true_epsilon", "pure", "permuted"),
-    [(30, 0.579, 0.0889, 0.7061, 0.7211, 0.0), (50, 0.7645, 0.3821, 1.3971, 1.4097, 0.0236), (100, 1.128, 0.5986, 2.2069, 2.2180, 0.0744)],
+    [
+        (30, 0.579, 0.0889, 0.7061, 0.7211, 0.0),
+        (50, 0.7645, 0.3821, 1.3971, 1.4097, 0.0236),
+        (100, 1.128, 0.5986, 2.2069, 2.2180, 0.0744),
+    ],
 )
 def test_visible_positions_break_randomized_response(
     users: int, claimed: float, at_claim: float, true_epsilon: float, pure: float, permuted: float
 ) -> None:
-    """1000 bits, delta = 0.01, epsilon 0.1 claimed for the shuffled sum: what one report reveals at distance 1."""
+    """Leakage of one report at distance 1, where epsilon 0.1 is claimed for the shuffled sum.
+
+    1000 bits, delta = 0.01.
+    """
     random_bit = paper.rr_lambda(0.1, 0.01).claim / (users * 1000)
     flip = random_bit / 2.0
     claim = paper.rr_colluding_epsilon(random_bit, 1000, 0.01).claim
     assert claim == pytest.approx(claimed, abs=5.1e-4)
     # The bit where x and x+1 differ is one randomized response: 1 - flip against flip.
-    assert unpermuted_local_delta(flip, claim) == pytest.approx((1.0 - flip) - math.exp(claim) * flip, rel=1e-12)
+    assert unpermuted_local_delta(flip, claim) == pytest.approx(
+        (1.0 - flip) - math.exp(claim) * flip, rel=1e-12
+    )
     assert unpermuted_local_delta(flip, claim) == pytest.approx(at_claim, abs=5.1e-5)
-    assert unpermuted_local_delta(flip, true_epsilon + 5e-5) <= 0.01 < unpermuted_local_delta(flip, true_epsilon - 5e-5)
+    assert (
+        unpermuted_local_delta(flip, true_epsilon + 5e-5)
+        <= 0.01
+        < unpermuted_local_delta(flip, true_epsilon - 5e-5)
+    )
     assert math.log((2.0 - random_bit) / random_bit) == pytest.approx(pure, abs=5.1e-5)
     # The repair: the client permutes its bits, so only their number is seen.
     assert local_profile(1000, flip).epsilon(0.01, 1) == pytest.approx(permuted, abs=1e-4)
 
 
 def test_reports_of_randomized_response_have_no_positions() -> None:
-    """A report is a count, so positions cannot be sent; and the fallback promised is that of the count."""
+    """A report is a count without positions; the fallback guaranteed is that of the count."""
     response = CountResponse(span=1000, flip=0.25)
     reports = response.reports(np.array([0, 500, 1000]), Randomness.seeded(1))
     assert reports.shape == (3,)
     assert response.local_profile() == RandomizedResponseProfile(1000, 0.25)
     with pytest.raises(NotCertified):
         Guarantee.from_profile(
-            unpermuted_local_delta, delta=0.01, distance=1.0, unit="", protects="one person", trust=Trust(trusted="nobody")  # type: ignore[arg-type]
-        )  # fmt: skip
+            unpermuted_local_delta,  # type: ignore[arg-type]
+            delta=0.01,
+            distance=1.0,
+            unit="",
+            protects="one person",
+            trust=Trust(trusted="nobody"),
+        )
 
 
 # Theorem 7.2 (SGDL-Shuffle, shuffler colluding): the value is right, its proof is not
@@ -198,7 +230,8 @@ def test_one_polya_share_hides_nothing_useful_below_log_n() -> None:
     assert profile.delta(claim + 1e-9, 1) == 0.0, "no delta has to be spent"
     slopes = [share.pure(d) / d for d in (1, 2, 3, 10, 100)]
     assert slopes == sorted(slopes, reverse=True)
-    # "The same for every r": at distance 2 the published ratio is f(-1)/f(1) = 1, and the truth is not.
+    # "The same for every r": at distance 2 the published ratio is f(-1)/f(1) = 1, and the truth is
+    # not.
     assert paper.sgdl_colluding_epsilon(0.1, 150, 2).claim == 0.0
     assert share.pure(2) > 5.0
 
@@ -207,8 +240,12 @@ def test_one_polya_share_hides_nothing_useful_below_log_n() -> None:
 
 
 def test_composition_holds_for_sets_that_are_no_products() -> None:
-    """All 65536 sets of two four-valued mechanisms; the worst one is no product, and 1 - (1-delta)^2 is enough."""
-    p, q = np.array([0.5, 0.3, 0.15, 0.05]), np.array([0.1, 0.2, 0.3, 0.4])
+    """All 65536 sets of two four-valued mechanisms: 1 - (1-delta)^2 is enough.
+
+    The worst set is not a product.
+    """
+    p = np.array([0.5, 0.3, 0.15, 0.05])
+    q = np.array([0.1, 0.2, 0.3, 0.4])
     epsilon = 0.7
     delta = float(np.maximum(p - math.exp(epsilon) * q, 0.0).sum())
     gain = (np.outer(p, p) - math.exp(2.0 * epsilon) * np.outer(q, q)).ravel()
@@ -216,12 +253,23 @@ def test_composition_holds_for_sets_that_are_no_products() -> None:
     gains = sets @ gain
     worst = sets[int(gains.argmax())].reshape(4, 4)
     assert not np.array_equal(worst, np.outer(worst.any(axis=1), worst.any(axis=0)))
-    product_sets = [float(np.outer(a, b).ravel() @ gain) for a, b in product(product((0, 1), repeat=4), repeat=2)]
-    assert max(product_sets) < gains.max() <= 1.0 - (1.0 - delta) ** 2 <= paper.composed_delta(delta).claim
+    product_sets = [
+        float(np.outer(a, b).ravel() @ gain)
+        for a, b in product(product((0, 1), repeat=4), repeat=2)
+    ]
+    assert (
+        max(product_sets)
+        < gains.max()
+        <= 1.0 - (1.0 - delta) ** 2
+        <= paper.composed_delta(delta).claim
+    )
 
 
 def test_accounting_both_axes_together_needs_less_noise() -> None:
-    """1000 users, epsilon 0.15 at 6 squares, delta 1e-4: rate 0.2770 one axis at a time, 0.4026 jointly and with half of delta."""
+    """Rate 0.2770 one axis at a time, 0.4026 jointly and with half of delta.
+
+    1000 users, epsilon 0.15 at 6 squares, delta 1e-4.
+    """
     single, joint = (AdditiveNoise(Polya(Fraction(1000), rate)) for rate in (0.2770, 0.4026))
     assert PerAxisProfile(single).covers(0.15, 1e-4, 6.0)
     assert not PerAxisProfile(joint).covers(0.15, 1e-4, 6.0)
@@ -236,9 +284,12 @@ def test_accounting_both_axes_together_needs_less_noise() -> None:
 
 
 def test_several_changed_users_cost_several_deltas() -> None:
-    """A report that shows its value with probability delta and nothing otherwise: no ratio at all, so epsilon does not help."""
+    """A report that shows its value with probability delta: a larger epsilon does not help."""
     delta = Fraction(1, 100)
-    two = sum((a * b for a, b in product((delta, 1 - delta), repeat=2)), Fraction(0)) - (1 - delta) ** 2
+    two = (
+        sum((a * b for a, b in product((delta, 1 - delta), repeat=2)), Fraction(0))
+        - (1 - delta) ** 2
+    )
     assert two == 1 - (1 - delta) ** 2 > delta
 
 
@@ -256,6 +307,8 @@ def test_beyond_the_planned_distance_the_truth_is_told_and_it_is_worse_than_prop
         told = profile.epsilon(1e-6, distance)
         assert told > 1.05 * distance / 10.0
         law = Polya(Fraction(100), one.rate or math.nan).law(-100.0 - told, distance)
-        assert half_line_attack(law, told * (1.0 - 1e-6), distance) > 1e-6, "and it is the truth, not a loose bound"
+        assert half_line_attack(law, told * (1.0 - 1e-6), distance) > 1e-6, (
+            "and it is the truth, not a loose bound"
+        )
         assert not profile.covers(distance / 10.0, 1e-6, distance)
     assert "moving by up to 10 in total" in one.guarantee.sentence

@@ -1,4 +1,4 @@
-"""The supplement of the metric shuffle paper as printed, beside the exact variance, the sharper factor and all outcomes."""
+"""The supplement as printed, compared with exact variance, sharper factor and all outcomes."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from itertools import product
 import numpy as np
 import pytest
 from tests.oracles.same_others import count_laws, divergence
+from tests.tables import check_all
 
 from metricshuffle.accounting.shuffling.blanket_bound import BlanketLaw, delta_lower, epsilon_lower
 from metricshuffle.accounting.shuffling.clone_bound import ClonePair, delta_upper, epsilon_upper
@@ -17,7 +18,7 @@ from metricshuffle.errors import ConditionError, InputError
 from metricshuffle.randomizers import PaddedExponential, WitchHat
 from metricshuffle.randomizers.witch_hat import WitchHatDensity
 from metricshuffle.spaces import closure
-from metricshuffle.spaces.matrix import open_triangle
+from metricshuffle.spaces.distance_matrix import open_triangle
 from metricshuffle_papers.metric_supplement import formulas as paper
 
 # WitchHat's variance: unsafe
@@ -40,7 +41,10 @@ def test_the_printed_variance_is_below_the_exact_one() -> None:
 
 def test_the_printed_variance_misses_a_fifth() -> None:
     exact = WitchHatDensity(164.6, 4.49, 50.0)
-    worst = max(exact.variance(x) / paper.witch_hat_variance_bound(164.6, 4.49, 50.0, x).claim for x in np.linspace(0, 164.6, 20))
+    worst = max(
+        exact.variance(x) / paper.witch_hat_variance_bound(164.6, 4.49, 50.0, x).claim
+        for x in np.linspace(0, 164.6, 20)
+    )
     assert worst == pytest.approx(1.21, abs=0.01)
     assert all(exact.variance(x) <= exact.variance_bound(x) for x in np.linspace(0, 164.6, 20))
 
@@ -60,7 +64,9 @@ def test_the_printed_factor_is_ten_times_too_large() -> None:
 
 
 def test_the_printed_factor_does_not_vanish_with_the_distance() -> None:
-    claims = [paper.theorem_1_epsilon(local, 1.7, 10_000, 1e-6).claim for local in (1e-9, 1e-3, 1.0, 20.0)]
+    claims = [
+        paper.theorem_1_epsilon(local, 1.7, 10_000, 1e-6).claim for local in (1e-9, 1e-3, 1.0, 20.0)
+    ]
     assert claims == sorted(claims)
     assert claims[0] > 0.1
     assert theorem_1(1e-9, 1.7, 10_000, 1e-6) <= 1e-9
@@ -72,18 +78,24 @@ def test_the_printed_factor_does_not_vanish_with_the_distance() -> None:
 
 
 def test_algorithm_2_misses_outcomes() -> None:
-    claim, every = (paper.algorithm_2_epsilon(2.0, 2.5, 1.0, 60, 1e-4, printed=printed) for printed in (True, False))
+    claim, every = (
+        paper.algorithm_2_epsilon(2.0, 2.5, 1.0, 60, 1e-4, printed=printed)
+        for printed in (True, False)
+    )
     assert claim.claim == pytest.approx(0.9603, abs=5.1e-5)
     assert every.claim == pytest.approx(1.6572, abs=5.1e-5)
     assert (claim.verdict, every.verdict) == ("loose", "true")
-    assert paper.algorithm_2_epsilon(1.0, 2.0, 1.0, 60, 1e-4, printed=False).claim == pytest.approx(0.6535625047, abs=1e-9)
+    assert paper.algorithm_2_epsilon(1.0, 2.0, 1.0, 60, 1e-4, printed=False).claim == pytest.approx(
+        0.6535625047, abs=1e-9
+    )
 
 
-@pytest.mark.parametrize(("ab", "ac", "bc"), [(1.0, 2.0, 1.0), (2.0, 2.5, 1.0), (0.3, 1.0, 1.2), (1.0, 1.0, 1.0)])
+@check_all(("ab", "ac", "bc"), [(1.0, 2.0, 1.0), (2.0, 2.5, 1.0), (0.3, 1.0, 1.2), (1.0, 1.0, 1.0)])
 def test_all_outcomes_are_the_mechanism_itself(ab: float, ac: float, bc: float) -> None:
-    """The library's mechanism and its exact blanket for one data set, an enumeration, and the upper bound above."""
+    """The library's mechanism and exact blanket, an enumeration, and the upper bound."""
     randomizer = PaddedExponential([[0, ab, ac], [ab, 0, bc], [ac, bc, 0]], 1.0)
-    rows, users = randomizer.rows(), 25
+    rows = randomizer.rows()
+    users = 25
     lower = paper.algorithm_2_epsilon(ab, ac, bc, users, 1e-3, printed=False).claim
     laws = count_laws(rows[0], rows[1], rows[2], users)
     assert divergence(*laws, lower * (1 - 1e-6)) > 1e-3 >= divergence(*laws, lower * (1 + 1e-6))
@@ -95,8 +107,14 @@ def test_all_outcomes_are_the_mechanism_itself(ab: float, ac: float, bc: float) 
 
 
 def test_three_points_bound_three_points_only() -> None:
-    """On a cycle of 12 the normaliser over a, b, c is too small: the mechanism there is another one, and its lower bound lower."""
-    hops = np.minimum(np.abs(np.arange(12)[:, None] - np.arange(12)), 12 - np.abs(np.arange(12)[:, None] - np.arange(12)))
+    """On a cycle of 12 the normaliser over a, b, c is too small.
+
+    The mechanism there is another one, and its lower bound lower.
+    """
+    hops = np.minimum(
+        np.abs(np.arange(12)[:, None] - np.arange(12)),
+        12 - np.abs(np.arange(12)[:, None] - np.arange(12)),
+    )
     whole = PaddedExponential(hops, 0.5, kept=(3, 4, 9)).rows()
     alone = paper.algorithm_2_epsilon(0.5, 3.0, 2.5, 60, 1e-3, printed=False).claim
     laws = count_laws(whole[3], whole[4], whole[9], 60)
@@ -107,12 +125,17 @@ def test_three_points_bound_three_points_only() -> None:
 
 
 def test_algorithm_1_returns_a_semi_metric() -> None:
-    """Nine points on [0, 1], target |x - y|, 1e5 users, delta = 1e-6: close it, then account again."""
+    """Nine points on [0, 1], target |x - y|: close it, then account again.
+
+    1e5 users, delta = 1e-6.
+    """
     target = np.abs(np.arange(9.0)[:, None] - np.arange(9.0)) / 8.0
     for diameter in (3.5, 4.5, 5.5):
         local = paper.algorithm_1_semi_metric(target, diameter, 100_000, 1e-6)
         assert open_triangle(local) is not None
-        defect = max(local[i, k] - local[i, j] - local[j, k] for i, j, k in product(range(9), repeat=3))
+        defect = max(
+            local[i, k] - local[i, j] - local[j, k] for i, j, k in product(range(9), repeat=3)
+        )
         assert defect > 0.9
         assert np.allclose(local, local.T)
         assert local.max() == diameter
@@ -121,17 +144,24 @@ def test_algorithm_1_returns_a_semi_metric() -> None:
         assert np.all(closed <= local)
         assert closed.max() < diameter or closed.max() == pytest.approx(diameter)
         for i, j in ((0, 1), (0, 4), (0, 8), (3, 5)):
-            # Feasible by Corollary 1 with the semi-metric; and accounted again, by clones, with what a mechanism really gets.
-            assert min(local[i, j], corollary_1(local[i, j], diameter, 100_000, 1e-6)) <= target[i, j] * (1 + 1e-9)
-            pair = ClonePair(*(float(value) for value in (closed[i, j], closed[i].max(), closed[j].max())))
+            # Feasible by Corollary 1 with the semi-metric; and accounted again, by clones, with
+            # what a mechanism really gets.
+            assert min(local[i, j], corollary_1(local[i, j], diameter, 100_000, 1e-6)) <= target[
+                i, j
+            ] * (1 + 1e-9)
+            pair = ClonePair(
+                *(float(value) for value in (closed[i, j], closed[i].max(), closed[j].max()))
+            )
             assert epsilon_upper(pair, 100_000, 1e-6) <= target[i, j]
-    assert paper.algorithm_1_semi_metric(target, 9.0, 100_000, 1e-6) == pytest.approx(target), "too few clones: nothing gained"
+    assert paper.algorithm_1_semi_metric(target, 9.0, 100_000, 1e-6) == pytest.approx(target), (
+        "too few clones: nothing gained"
+    )
 
 
 # Input
 
 
-@pytest.mark.parametrize(
+@check_all(
     ("call", "error", "words"),
     [
         (lambda: paper.witch_hat_variance_bound(1.0, 2.0, 0.5, 1.5), InputError, "within"),
@@ -141,7 +171,7 @@ def test_algorithm_1_returns_a_semi_metric() -> None:
         (lambda: paper.algorithm_2_epsilon(1.0, 2.0, 1.0, 5000, 1e-3), InputError, "at most"),
         (lambda: paper.algorithm_1_semi_metric([[0.0]], 1.0, 100, 0.0), InputError, "delta"),
     ],
-)  # fmt: skip
+)
 def test_wrong_input_is_a_sentence(call: object, error: type[Exception], words: str) -> None:
     assert callable(call)
     with pytest.raises(error, match=words):

@@ -1,1 +1,1 @@
-"""Several rounds, or several reports of one person."""
+"""Composition of several rounds, or of several reports of one person."""

@@ -1,1 +1,1 @@
-"""Shuffled reports of one randomizer, from its own laws."""
+"""Amplification by shuffling reports of one randomizer, from the laws of its reports."""

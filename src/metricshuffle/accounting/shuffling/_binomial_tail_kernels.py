@@ -1,8 +1,10 @@
-"""Compiled binomial masses and tails with certified errors; imported only where used (numba costs 0.3 s).
+"""Compiled binomial masses and tails with certified errors, imported only where used.
 
-Binomials here are Bin(count, high) with low = 1 - high; whichever of the two is smaller is taken as exact, the other
-is only ever a factor. Every value carries a bound on its rounding error. Compiled callers in other files are cached with
-what they call: after a change here, delete __pycache__.
+Used by the clone bound (`_clone_kernels`, `_clone_counts`) and by `closed_form_bounds`. numba costs
+0.3 s to import. A binomial law is written Bin(count, high), with low = 1 - high. The smaller one of
+high and low is taken as exact; the larger one is used only as a factor. Every value carries a bound
+on its rounding error. Compiled callers in other files are cached with what they call: after a
+change here, delete __pycache__.
 """
 
 # numba's decorators carry no types.
@@ -16,19 +18,34 @@ from numba import njit
 
 from metricshuffle.numerics.rounding import ROUNDOFF
 
-MAX_TERMS = 4000  # of a continued fraction; what is left open widens the bracket
+MAX_TERMS = 4000  # largest number of terms of a continued fraction; the rest widens the bracket
 LOG_TWO_PI = math.log(2.0 * math.pi)
 # log n! - Stirling's formula, n = 0..15
-STIRLING = np.array([
-    0.0, 0.0810614667953272582, 0.0413406959554092941, 0.0276779256849983391, 0.0207906721037650931, 0.0166446911898211922,
-    0.013876128823070748, 0.0118967099458917701, 0.0104112652619720965, 0.00925546218271273292, 0.00833056343336287126,
-    0.00757367548795184079, 0.00694284010720952987, 0.00640899418800420707, 0.00595137011275884774, 0.00555473355196280137,
-])  # fmt: skip
+STIRLING = np.array(
+    [
+        0.0,
+        0.0810614667953272582,
+        0.0413406959554092941,
+        0.0276779256849983391,
+        0.0207906721037650931,
+        0.0166446911898211922,
+        0.013876128823070748,
+        0.0118967099458917701,
+        0.0104112652619720965,
+        0.00925546218271273292,
+        0.00833056343336287126,
+        0.00757367548795184079,
+        0.00694284010720952987,
+        0.00640899418800420707,
+        0.00595137011275884774,
+        0.00555473355196280137,
+    ]
+)
 
 
 @njit(cache=True)
 def _product_error(a: float, b: float) -> float:
-    """a * b minus its rounded value, exactly (Dekker)."""
+    """Return a * b minus its rounded value, exactly (Dekker)."""
     t = 134217729.0 * a
     a_high = t - (t - a)
     a_low = a - a_high
@@ -40,7 +57,7 @@ def _product_error(a: float, b: float) -> float:
 
 @njit(cache=True)
 def _excess(k: float, count: float, high: float, low: float) -> float:
-    """k - count * high, to a few ulp of itself even for counts near 2^52."""
+    """Return k - count * high, to a few ulp of itself even for counts near 2^52."""
     if high <= low:
         return (k - count * high) - _product_error(count, high)
     return -(((count - k) - count * low) - _product_error(count, low))
@@ -51,12 +68,17 @@ def _stirling(n: float) -> float:
     if n <= 15.0:
         return STIRLING[int(n)]
     x = 1.0 / (n * n)
-    return (1.0 / 12.0 - (1.0 / 360.0 - (1.0 / 1260.0 - (1.0 / 1680.0 - x / 1188.0) * x) * x) * x) / n
+    return (
+        1.0 / 12.0 - (1.0 / 360.0 - (1.0 / 1260.0 - (1.0 / 1680.0 - x / 1188.0) * x) * x) * x
+    ) / n
 
 
 @njit(cache=True)
 def _deviance(x: float, mean: float, gap: float) -> tuple[float, float]:
-    """x log(x/mean) + mean - x for gap = x - mean, and a bound on its error (Loader 2000)."""
+    """Return x log(x/mean) + mean - x for gap = x - mean, and a bound on its error.
+
+    See Loader 2000.
+    """
     if abs(gap) < 0.1 * (x + mean):
         v = gap / (x + mean)
         total = gap * v
@@ -75,7 +97,10 @@ def _deviance(x: float, mean: float, gap: float) -> tuple[float, float]:
 
 @njit(cache=True)
 def log_pmf(k: float, count: float, high: float, low: float) -> tuple[float, float]:
-    """log P(Bin(count, high) = k) and a bound on its error (Loader's saddle point; never a difference of log-gammas)."""
+    """Return log P(Bin(count, high) = k) and a bound on its error.
+
+    By Loader's saddle point expansion, never a difference of log-gammas.
+    """
     if k < 0.0 or k > count:
         return -math.inf, 0.0
     if k == 0.0 or k == count:
@@ -97,26 +122,37 @@ def log_pmf(k: float, count: float, high: float, low: float) -> tuple[float, flo
 
 
 @njit(cache=True)
-def tail_fraction(k: float, count: float, high: float, low: float, relative: float) -> tuple[float, float]:
-    """Bounds on F in P(Bin >= k) = P(Bin = k-1) * (count-k+1) * high / F, for mean < k <= count.
+def tail_fraction(
+    k: float, count: float, high: float, low: float, relative: float
+) -> tuple[float, float]:
+    """Bracket F in P(Bin >= k) = P(Bin = k-1) * (count-k+1) * high / F, for mean < k <= count.
 
-    F = b_0 + a_1/(b_1 + a_2/(b_2 + ..)) is the continued fraction of Didonato and Morris (1992) for the incomplete beta
-    function I_high(k, count-k+1). Above the mean all a_n, b_n are positive, so two consecutive convergents enclose it;
-    evaluated backwards, where each step shrinks the error of the one before. It ends at n = count-k+1.
+    F = b_0 + a_1/(b_1 + a_2/(b_2 + ..)) is the continued fraction of Didonato and Morris (1992) for
+    the incomplete beta function I_high(k, count-k+1); it ends at n = count-k+1. Above the mean all
+    a_n and b_n are positive, so two consecutive convergents enclose F. The fraction is evaluated
+    backwards, where each step shrinks the error of the step before. The bracket is about `relative`
+    wide, unless MAX_TERMS terms do not suffice.
     """
     a = k
     b = count - k + 1.0
     lead = _excess(k, count, high, low) + low  # k - (count+1) high + 1
     spread = max(count * high * low, 1e-300)
     depth = -math.log(relative)
-    terms = 8.0 + 0.14 * depth * depth * spread / (lead * lead)  # error exp(-z sqrt(8 terms)), z = lead/sqrt(spread)
+    # The error is exp(-z sqrt(8 terms)), z = lead/sqrt(spread).
+    terms = 8.0 + 0.14 * depth * depth * spread / (lead * lead)
     for _ in range(16):
         last = math.floor(min(min(terms, MAX_TERMS), b - 1.0))
-        lower, upper, error = 0.0, 0.0, 0.0
+        lower = 0.0
+        upper = 0.0
+        error = 0.0
         n = last + 1.0
         open_end = n < b
-        if open_end:  # f_n is at least b_n and at most infinite
-            lower = n + n * (b - n) * high / (a + 2.0 * n - 1.0) + (a + n) * (lead + n * (1.0 + low)) / (a + 2.0 * n + 1.0)
+        if open_end:  # the rest of the fraction from b_n on lies between b_n and infinity
+            lower = (
+                n
+                + n * (b - n) * high / (a + 2.0 * n - 1.0)
+                + (a + n) * (lead + n * (1.0 + low)) / (a + 2.0 * n + 1.0)
+            )
         n = last
         while n >= 0.0:
             c = n + 1.0
@@ -130,10 +166,15 @@ def tail_fraction(k: float, count: float, high: float, low: float, relative: flo
             if c < b:
                 max_fraction = next_a / lower
                 min_fraction = 0.0 if n == last else next_a / upper
-                error = 16.0 * ROUNDOFF + (max_fraction / (b_n + max_fraction)) * (error + 16.0 * ROUNDOFF)
-                lower, upper = b_n + min_fraction, b_n + max_fraction
+                error = 16.0 * ROUNDOFF + (max_fraction / (b_n + max_fraction)) * (
+                    error + 16.0 * ROUNDOFF
+                )
+                lower = b_n + min_fraction
+                upper = b_n + max_fraction
             else:
-                lower, upper, error = b_n, b_n, 16.0 * ROUNDOFF
+                lower = b_n
+                upper = b_n
+                error = 16.0 * ROUNDOFF
             n -= 1.0
         if not open_end or not upper - lower > relative * lower or last >= MAX_TERMS:
             return lower * (1.0 - error - 4.0 * ROUNDOFF), upper * (1.0 + error + 4.0 * ROUNDOFF)
@@ -143,7 +184,7 @@ def tail_fraction(k: float, count: float, high: float, low: float, relative: flo
 
 @njit(cache=True)
 def upper_tail(k: float, count: float, high: float, low: float) -> tuple[float, float]:
-    """Bounds on P(Bin(count, high) >= k), for k above the mean."""
+    """Bracket P(Bin(count, high) >= k), for k above the mean."""
     if k > count:
         return 0.0, 0.0
     if k <= 0.0:
@@ -157,7 +198,7 @@ def upper_tail(k: float, count: float, high: float, low: float) -> tuple[float, 
 
 @njit(cache=True)
 def log_upper_tail(k: float, count: float, high: float, low: float) -> float:
-    """A bound on log P(Bin(count, high) >= k) for k above the mean, by the geometric series."""
+    """Upper bound on log P(Bin(count, high) >= k) for k above the mean, by the geometric series."""
     if k > count:
         return -math.inf
     log, error = log_pmf(k, count, high, low)
@@ -169,7 +210,10 @@ def log_upper_tail(k: float, count: float, high: float, low: float) -> float:
 
 @njit(cache=True)
 def _first_beyond(count: float, high: float, low: float, log_tail: float) -> float:
-    """The smallest k found above the mean with P(Bin(count, high) >= k) <= e^log_tail. (Compiled, hence a search of its own.)"""
+    """Return the smallest k found above the mean with P(Bin(count, high) >= k) <= e^log_tail.
+
+    This function is compiled, so it cannot use `numerics.certified_search`.
+    """
     failing = float(math.floor(count * high))
     passing = count + 1.0
     step = 1.0 + math.floor(math.sqrt(-2.0 * log_tail * count * high * low))
@@ -189,8 +233,13 @@ def _first_beyond(count: float, high: float, low: float, log_tail: float) -> flo
 
 
 @njit(cache=True)
-def window(count: float, high: float, low: float, log_left: float, log_right: float) -> tuple[float, float, float, float]:
-    """first..last and bounds on P(C < first) <= e^log_left and P(C > last) <= e^log_right, C = Bin(count, high)."""
+def window(
+    count: float, high: float, low: float, log_left: float, log_right: float
+) -> tuple[float, float, float, float]:
+    """Return first, last and upper bounds on P(C < first) and P(C > last), C ~ Bin(count, high).
+
+    The two bounds are at most e^log_left and e^log_right.
+    """
     if low <= 0.0:
         return count, count, 0.0, 0.0
     last = min(count, _first_beyond(count, high, low, log_right) - 1.0)

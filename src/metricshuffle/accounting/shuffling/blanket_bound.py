@@ -1,9 +1,15 @@
 """Amplification by shuffling from one finite law: delta(epsilon) <= (1/n) E[(G_1 + .. + G_n)_+].
 
-One of n users holds a or b, every user sends one report, a shuffler hides who sent what. `blanket_law.py` makes the laws of
-G, `blanket_evaluation.py` evaluates them in a bracket that is certified on both sides; here they are bounded and inverted.
-The lower ends bound the blanket EXPRESSION from below, to show how tight the evaluation is; they say something about a
-mechanism only if the law is the one of a single data set (`BlanketLaw.from_rows` with one row in `others`).
+One of n users holds a or b, every user sends one report, and a shuffler mixes the reports and
+forgets who sent them. K_a and K_b are the laws of that user's report, w is the blanket, a common
+sub-density of the laws of all other reports, e denotes e^epsilon, and the G_i are independent
+copies of G = (K_a - e K_b)/w. The right-hand side is called the blanket expression.
+
+`blanket_law.py` makes the laws of G and `blanket_evaluation.py` brackets the blanket expression
+with certified ends; this module bounds delta with them and inverts the bound. The lower ends bound
+the blanket EXPRESSION from below, to show how tight the evaluation is. They are lower bounds on the
+delta of a mechanism only if the law of G is that of a single data set (`BlanketLaw.from_rows` with
+one row in `others`).
 """
 
 from __future__ import annotations
@@ -14,38 +20,50 @@ from dataclasses import dataclass
 from functools import cache, partial
 from typing import Literal
 
-from metricshuffle.accounting.shuffling.blanket_evaluation import DeltaBracket, Evaluation, Evaluator
+from metricshuffle.accounting.shuffling.blanket_evaluation import (
+    DeltaBracket,
+    Evaluation,
+    Evaluator,
+)
 from metricshuffle.accounting.shuffling.blanket_law import BinnedLaw, BlanketLaw, Law
-from metricshuffle.accounting.shuffling.root_search import RootBracket, normal_guess
+from metricshuffle.accounting.shuffling.root_search import (
+    Directions,
+    RootBracket,
+    certified_excess,
+    confirm_upwards,
+    iterate_directions,
+    normal_guess,
+)
 from metricshuffle.citations import theorem
-from metricshuffle.errors import InputError
-from metricshuffle.numerics.certified_search import first_certified
-from metricshuffle.privacy.profile import PrivacyProfile, checked_delta, checked_epsilon, validate_distance
+from metricshuffle.privacy.profile import (
+    PrivacyProfile,
+    checked_delta,
+    checked_epsilon,
+    validate_distance,
+)
+from metricshuffle.privacy.target import checked_users as validate_users
 
 __all__ = [
-    "BinnedLaw", "BlanketLaw", "BlanketProfile", "DeltaBracket", "Evaluator", "Law",
-    "delta_bracket", "delta_lower", "delta_upper", "epsilon_lower", "epsilon_upper",
-]  # fmt: skip
+    "BinnedLaw",
+    "BlanketLaw",
+    "BlanketProfile",
+    "DeltaBracket",
+    "Evaluator",
+    "Law",
+    "delta_bracket",
+    "delta_lower",
+    "delta_upper",
+    "epsilon_lower",
+    "epsilon_upper",
+]
 
-Directions = Literal["both", "forward"]
 Side = Literal["upper", "lower"]
 
-DELTA_TOLERANCE = 1e-7  # the bracket aimed at
+DELTA_TOLERANCE = 1e-7  # relative width of the bracket aimed at
 ROUGH_TOLERANCE = 0.05  # enough to find the neighbourhood of an epsilon
-STEERING_FACTOR = 10.0  # how much wider than the wanted one the bracket may be that tells where to look closely
+STEERING_FACTOR = 10.0  # width of brackets that steer the search, relative to the one aimed at
 SMALLEST_DELTA = 1e-290
-MAX_USERS = 2**53  # integers above are not floats
-
-
-def checked_users(users: int) -> int:
-    """users as an integer in 1..2^53, or a sentence."""
-    if isinstance(users, bool) or not isinstance(users, int) or not 1 <= users <= MAX_USERS:
-        raise InputError(f"users must be an integer in 1..2^53, got {users!r}.")
-    return users
-
-
-def _directions(law: Law, directions: Directions) -> list[Law]:
-    return [law] if directions == "forward" or law.symmetric else [law, law.reversed]
+checked_users = partial(validate_users, most=2**53)  # larger integers are not all floats
 
 
 @theorem("metricshuffle", "blanket identity")
@@ -58,49 +76,67 @@ def delta_bracket(
     relative: float = DELTA_TOLERANCE,
     evaluators: Sequence[Evaluator] = (),
 ) -> DeltaBracket:
-    """A certified bracket of (1/n) E[(G_1 + .. + G_n)_+], the larger of the two directions unless "forward".
+    """Certified bracket of (1/n) E[(G_1 + .. + G_n)_+], the larger of the requested directions.
 
-    Statement: the upper end bounds the hockey-stick divergence, at e = e^epsilon, of the shuffled reports of n users one of
-    whom holds a or b, for every choice of the others' values. Proof: show the adversary which of the others did not draw
-    from the blanket w, and their reports. Of B+1 reports left, B ~ Bin(n-1, g), g = int w, one is the user's; its divergence
-    is (g/(B+1)) E[(X_1 + .. + X_(B+1))_+], X i.i.d. with density w/g, and C(n-1,m-1)/m = C(n,m)/n turns the mean over B into
-    (1/n) E[(G_1 + .. + G_n)_+]. What the blanket misses of K_a, K_b counts in full.
-    Conditions: the reports are independent, w <= the law of each other user's report pointwise (these may differ).
-    Numerics: M0 visits all counts if they are few, M2 inverts a transform (`_contour_kernels.contour`), further `evaluators`
-    may be given; the tighter ends win. Aimed at `relative`, reached up to the work allowed for; never above sum (a - e b)_+.
-    Reference: Balle, Bell, Gascon, Nissim, The Privacy Blanket of the Shuffle Model, CRYPTO 2019 (for one common law).
+    Statement: the upper end bounds the hockey-stick divergence, at e = e^epsilon, of the shuffled
+    reports of n users one of whom holds a or b, for every choice of the others' values.
+    Proof: let g = int w be the mass of the blanket. Reveal to the adversary which of the others did
+    not draw from the blanket w, and their reports. B+1 reports are left, B ~ Bin(n-1, g), one of
+    which is the user's. Their divergence is (g/(B+1)) E[(X_1 + .. + X_(B+1))_+], where the X are
+    independent values of (K_a - e K_b)/w at reports with density w/g. The identity C(n-1,m-1)/m =
+    C(n,m)/n of binomial coefficients turns the mean over B into (1/n) E[(G_1 + .. + G_n)_+]. The
+    part of K_a and K_b at reports where w = 0 counts in full.
+    Conditions: the reports are independent, w <= the law of each other user's report pointwise
+    (these laws may differ).
+    Numerics: M0 enumerates all vectors of counts if they are few, M2 inverts a transform
+    (`_contour_kernels.contour`), further `evaluators` may be given; the tighter ends win.
+    `relative` is the width aimed at, reached as far as the work limits allow; the result is never
+    above the sum of (K_a - e K_b)_+.
+    Reference: Balle, Bell, Gascon, Nissim, The Privacy Blanket of the Shuffle Model, CRYPTO 2019
+    (for one common law).
     """
-    users, epsilon = checked_users(users), checked_epsilon(epsilon)
-    brackets = [Evaluation(direction, users, relative, evaluators).bracket(epsilon) for direction in _directions(law, directions)]
+    users = checked_users(users)
+    epsilon = checked_epsilon(epsilon)
+    brackets = [
+        Evaluation(direction, users, relative, evaluators).bracket(epsilon)
+        for direction in iterate_directions(law, directions)
+    ]
     worst = max(brackets, key=lambda bracket: bracket.upper)
     return DeltaBracket(max(bracket.lower for bracket in brackets), worst.upper, worst.evaluator)
 
 
-def delta_upper(law: Law, users: int, epsilon: float, *, directions: Directions = "both", evaluators: Sequence[Evaluator] = ()) -> float:
-    """delta at this epsilon, never too small (see `delta_bracket`)."""
+def delta_upper(
+    law: Law,
+    users: int,
+    epsilon: float,
+    *,
+    directions: Directions = "both",
+    evaluators: Sequence[Evaluator] = (),
+) -> float:
+    """Certified upper bound on delta: the upper end of `delta_bracket`."""
     return delta_bracket(law, users, epsilon, directions=directions, evaluators=evaluators).upper
 
 
-def delta_lower(law: Law, users: int, epsilon: float, *, directions: Directions = "both", evaluators: Sequence[Evaluator] = ()) -> float:
-    """The blanket expression at this epsilon, never too large (see `delta_bracket`)."""
+def delta_lower(
+    law: Law,
+    users: int,
+    epsilon: float,
+    *,
+    directions: Directions = "both",
+    evaluators: Sequence[Evaluator] = (),
+) -> float:
+    """Certified lower bound on the blanket expression: the lower end of `delta_bracket`."""
     return delta_bracket(law, users, epsilon, directions=directions, evaluators=evaluators).lower
-
-
-def _log_excess(value: float, delta: float) -> float:
-    """log(value/delta), at most 0 only if 0 <= value <= delta."""
-    if not 0.0 <= value < math.inf:
-        return math.inf
-    if value <= delta:
-        return min(0.0, math.log(value / delta)) if value > delta * 1e-300 else -math.inf
-    return max(math.log(value / delta), 1e-300)
 
 
 @dataclass
 class _Search:
-    """epsilon of one direction at one delta. closely(epsilon, slope): log(delta there / delta) of the wanted end, as it is certified.
+    """Search for the epsilon of one direction at one delta.
 
-    A close look costs as much as a hundred rough ones, so rough ones, which are right to a small part of their own gap, find the place,
-    and the close ones confirm it: usually the first of them does.
+    closely(epsilon, slope) is the certified log(delta(epsilon)/delta) of the wanted end. A tight
+    evaluation costs as much as a hundred rough ones. The error of a rough evaluation is a small
+    part of the gap of its bracket, so rough evaluations locate the epsilon, and usually the first
+    tight evaluation confirms it.
     """
 
     law: Law
@@ -112,44 +148,62 @@ class _Search:
     closely: Callable[[float, float], float]
 
     def epsilon(self) -> float:
-        """The smallest found that passes, or for the lower end the largest found that does not."""
+        """Return the smallest epsilon found that passes, or the largest that fails (lower end)."""
         if self.law.pure == 0.0:
             return 0.0
         steering = Evaluation(self.law, self.users, ROUGH_TOLERANCE, self.evaluators, quick=True)
-        at_zero = _log_excess(steering.bracket(0.0, wanted="upper").upper, self.delta)
+        at_zero = certified_excess(steering.bracket(0.0, wanted="upper").upper, self.delta)
         if at_zero <= 0.0 or (at_zero < 1.0 and self.closely(0.0, 1.0) <= 0.0):
             return 0.0
         guess, slope = normal_guess(self.delta * math.exp(min(at_zero, 700.0)), self.delta)
-        place, slope = self._estimate_root(steering, at_zero, min(guess, 0.9 * self.law.pure), slope)
+        place, slope = self._estimate_root(
+            steering, at_zero, min(guess, 0.9 * self.law.pure), slope
+        )
         return self._confirm_near(place, slope)
 
-    def _estimate_root(self, steering: Evaluation, at_zero: float, guess: float, slope: float) -> tuple[float, float]:
-        """Where delta is about reached, and - d log delta / d log epsilon there; nothing is certified."""
+    def _estimate_root(
+        self, steering: Evaluation, at_zero: float, guess: float, slope: float
+    ) -> tuple[float, float]:
+        """Estimate where delta is reached, and - d log delta / d log epsilon there.
+
+        Nothing is certified.
+        """
 
         def likely(epsilon: float) -> float:
-            return _log_excess(steering.likely(epsilon, above=self.side == "upper"), self.delta)
+            return certified_excess(
+                steering.likely(epsilon, above=self.side == "upper"), self.delta
+            )
 
         rough = RootBracket(self.law.pure, at_low=at_zero).narrowed(likely, guess, slope, 1e-2)
-        place, slope = rough.root, rough.slope if rough.slope > 0.0 else slope
+        place = rough.root
+        slope = rough.slope if rough.slope > 0.0 else slope
         steering.relative = min(ROUGH_TOLERANCE, STEERING_FACTOR * self.relative * max(1.0, slope))
-        before, at_before = math.nan, math.nan
+        before = math.nan
+        at_before = math.nan
         for _ in range(3):
             value = likely(place)
-            if before != place and 0.1 < (steepness := (at_before - value) / math.log(place / before)) < math.inf:
+            if (
+                before != place
+                and 0.1 < (steepness := (at_before - value) / math.log(place / before)) < math.inf
+            ):
                 slope = steepness
             move = value / slope
             if not abs(move) < 0.1:
                 break
-            before, at_before, place = place, value, place * math.exp(move)
+            before = place
+            at_before = value
+            place = place * math.exp(move)
             if abs(move) < 10.0 * self.relative:
                 break
         return place, slope
 
     def _confirm_near(self, place: float, slope: float) -> float:
-        """The last value next to `place` that passed (or failed, for the lower end) close looks."""
-        bracket, tolerance, above = RootBracket(self.law.pure), 0.2 * self.relative, self.side == "upper"
+        """Return the last value near `place` that a tight evaluation passed (lower end: failed)."""
+        bracket = RootBracket(self.law.pure)
+        tolerance = 0.2 * self.relative
+        above = self.side == "upper"
         aim = (-0.4 if above else 0.4) * tolerance * slope
-        # (half the gap of a close look lies between its lower end and what it is about)
+        # The lower end of a tight bracket lies half its gap below the estimate.
         place *= math.exp(-aim / slope - (0.0 if above else 0.15 * self.relative))
         for _ in range(3):
             if not bracket.low < place < bracket.high:
@@ -174,19 +228,27 @@ def epsilon_upper(
     relative: float = DELTA_TOLERANCE,
     evaluators: Sequence[Evaluator] = (),
 ) -> float:
-    """The smallest certified epsilon at this delta: `delta_upper` of it is at most delta.
+    """Smallest certified epsilon at this delta: its `delta_upper` is at most delta.
 
-    Statement: as for `delta_bracket`; the local epsilon max log(K_a/K_b), where delta = 0, is the ceiling and the answer
-    wherever nothing better can be certified. Conditions: 0 <= delta < 1. Numerics: what is not a number counts as too large.
+    Statement: as for `delta_bracket`. The local epsilon max log(K_a/K_b), where delta = 0, is the
+    ceiling, and it is returned where nothing smaller can be certified.
+    Conditions: 0 <= delta < 1.
+    Numerics: NaN counts as too large.
     """
-    users, delta = checked_users(users), checked_delta(delta)
-    ways = _directions(law, directions)
+    users = checked_users(users)
+    delta = checked_delta(delta)
+    ways = list(iterate_directions(law, directions))
     ceiling = max(direction.pure for direction in ways)
 
     @cache
     def excess(epsilon: float, index: int) -> float:
-        """As `delta_upper` evaluates it: what is returned passes that very evaluation."""
-        return _log_excess(Evaluation(ways[index], users, relative, evaluators).bracket(epsilon, wanted="upper").upper, delta)
+        """Evaluate as `delta_upper` does, so that the returned epsilon passes `delta_upper`."""
+        return certified_excess(
+            Evaluation(ways[index], users, relative, evaluators)
+            .bracket(epsilon, wanted="upper")
+            .upper,
+            delta,
+        )
 
     def closely(index: int, epsilon: float, _: float) -> float:
         return excess(epsilon, index)
@@ -196,17 +258,16 @@ def epsilon_upper(
     upper = 0.0
     for index, direction in enumerate(ways):
         if index == 0 or excess(upper, index) > 0.0:
-            search = _Search(direction, users, delta, relative, evaluators, "upper", partial(closely, index))
+            search = _Search(
+                direction, users, delta, relative, evaluators, "upper", partial(closely, index)
+            )
             upper = max(upper, search.epsilon())
-    return first_certified(
+    return confirm_upwards(
         lambda epsilon: all(excess(epsilon, index) <= 0.0 for index in range(len(ways))),
         upper,
         ceiling,
-        step=0.1 * relative,
-        growth=4.0,
-        failing=0.0,
-        least=1e-300,
-    ).passing
+        relative,
+    )
 
 
 def epsilon_lower(
@@ -218,24 +279,37 @@ def epsilon_lower(
     relative: float = DELTA_TOLERANCE,
     evaluators: Sequence[Evaluator] = (),
 ) -> float:
-    """The largest epsilon found whose `delta_lower` exceeds delta: no evaluation of this law can certify less."""
-    users, delta = checked_users(users), checked_delta(delta)
+    """Largest epsilon found whose `delta_lower` exceeds delta.
+
+    No evaluation of this law can certify a smaller epsilon.
+    """
+    users = checked_users(users)
+    delta = checked_delta(delta)
     if delta == 0.0:
         delta = SMALLEST_DELTA
 
     def excess(epsilon: float, slope: float, direction: Law) -> float:
-        evaluation = Evaluation(direction, users, min(ROUGH_TOLERANCE, 0.3 * relative * max(1.0, slope)), evaluators)
-        return _log_excess(evaluation.bracket(epsilon, wanted="lower").lower, delta)
+        evaluation = Evaluation(
+            direction, users, min(ROUGH_TOLERANCE, 0.3 * relative * max(1.0, slope)), evaluators
+        )
+        return certified_excess(evaluation.bracket(epsilon, wanted="lower").lower, delta)
 
-    ways = _directions(law, directions)
     return max(
-        _Search(direction, users, delta, relative, evaluators, "lower", partial(excess, direction=direction)).epsilon()
-        for direction in ways
+        _Search(
+            direction,
+            users,
+            delta,
+            relative,
+            evaluators,
+            "lower",
+            partial(excess, direction=direction),
+        ).epsilon()
+        for direction in iterate_directions(law, directions)
     )
 
 
 def exceeds_delta(law: Law, users: int, epsilon: float, delta: float) -> bool:
-    """Whether `delta_lower` at this epsilon exceeds delta; a rough look usually tells."""
+    """Return whether `delta_lower` at this epsilon exceeds delta; a rough bracket often decides."""
     rough = delta_bracket(law, users, epsilon, relative=ROUGH_TOLERANCE)
     if rough.upper <= delta or rough.lower > delta:
         return rough.lower > delta
@@ -244,7 +318,10 @@ def exceeds_delta(law: Law, users: int, epsilon: float, delta: float) -> bool:
 
 @dataclass(frozen=True)
 class BlanketProfile(PrivacyProfile):
-    """The reports of `users` people, shuffled. laws(distance): laws that together bound every pair of inputs at most that far apart."""
+    """Profile of the shuffled reports of `users` people, from blanket laws.
+
+    laws(distance) returns laws that together bound every pair of inputs up to that distance.
+    """
 
     laws: Callable[[float], Sequence[Law]]
     users: int
@@ -255,7 +332,7 @@ class BlanketProfile(PrivacyProfile):
         checked_users(self.users)
 
     def pure(self, distance: float) -> float:
-        """The local epsilon of the worst pair: shuffling alone never adds to it."""
+        """Local epsilon of the worst pair, which shuffling alone never increases."""
         if validate_distance(distance) == 0.0:
             return 0.0
         return max((max(law.pure, law.reversed.pure) for law in self.laws(distance)), default=0.0)
@@ -264,11 +341,20 @@ class BlanketProfile(PrivacyProfile):
         epsilon = checked_epsilon(epsilon)
         if validate_distance(distance) == 0.0:
             return 0.0
-        bounds = (delta_upper(law, self.users, epsilon, evaluators=self.evaluators) for law in self.laws(distance))
+        bounds = (
+            delta_upper(law, self.users, epsilon, evaluators=self.evaluators)
+            for law in self.laws(distance)
+        )
         return min(1.0, max(bounds, default=0.0))
 
     def epsilon(self, delta: float, distance: float) -> float:
         delta = checked_delta(delta)
         if validate_distance(distance) == 0.0:
             return 0.0
-        return max((epsilon_upper(law, self.users, delta, evaluators=self.evaluators) for law in self.laws(distance)), default=0.0)
+        return max(
+            (
+                epsilon_upper(law, self.users, delta, evaluators=self.evaluators)
+                for law in self.laws(distance)
+            ),
+            default=0.0,
+        )

@@ -1,1 +1,1 @@
-"""Sums with noise: exact profiles, padding, two axes, randomized response, shares."""
+"""Profiles of noisy sums: additive noise, clamping, two axes, randomized response, shares."""

@@ -1,4 +1,7 @@
-"""Real numbers that are rounded at random to whole units before noise is added: what that hides, between the numbers themselves."""
+"""Privacy between real numbers that are rounded at random to whole units before noise is added.
+
+The accounts of places use it (protocols/place_accounts.py).
+"""
 
 from __future__ import annotations
 
@@ -7,41 +10,57 @@ from dataclasses import dataclass
 
 from metricshuffle.citations import theorem
 from metricshuffle.numerics.rounding import round_down, round_up
-from metricshuffle.privacy.profile import PrivacyProfile, PureProfile, checked_epsilon, validate_distance
+from metricshuffle.privacy.profile import (
+    PrivacyProfile,
+    PureProfile,
+    checked_epsilon,
+    validate_distance,
+)
 
 
 @theorem("metricshuffle", "Random rounding keeps a metric promise")
 def rounded_slope(rate: float) -> float:
-    """Epsilon a unit of real numbers x that are sent as floor(x) + Bernoulli(x - floor(x)), with discrete Laplace noise of `rate` a unit.
+    """Epsilon per unit of real numbers rounded at random, with discrete Laplace noise of `rate`.
 
-    Statement: moving x to x' costs at most (e^rate - 1) |x - x'|, also with more noise. Several axes, and several people: the costs add.
-    Conditions: fresh and independent randomness for every rounding; noise whose total is discrete Laplace of that rate, or that plus
-    something independent (a Polya law of shape 1 or more).
-    Proof: inside one unit, x = t in [0, 1], p = e^-rate: the law at z >= 1 is p^z ((1-t) p + t)/p up to a constant, and
-    d/dt ln(p + t (1-p)) = (1-p)/(p + t (1-p)) <= e^rate - 1; for z <= 0 by symmetry. Longer moves are chained through whole numbers,
-    people one after the other; what is independent of them is added afterwards. QED
-    It is attained as x' comes near x: `rate` itself would be too small.
+    x is sent as floor(x) + Bernoulli(x - floor(x)) + noise; `rate` is per unit.
+
+    Statement: moving x to x' costs at most (e^rate - 1) |x - x'|, also with more noise. Over
+    several axes and several people the costs add.
+    Conditions: fresh and independent randomness for every rounding; the total noise is discrete
+    Laplace of that rate, or that plus independent noise (a Polya law of shape 1 or more).
+    Proof: consider first a move inside one unit, x = t in [0, 1], with p = e^-rate. The probability
+    of the sum z >= 1 is p^z ((1-t) p + t)/p up to a constant, and d/dt ln(p + t (1-p)) = (1-p)/(p +
+    t (1-p)) <= e^rate - 1; for z <= 0 by symmetry. Longer moves are chained through whole numbers,
+    people one after the other; anything independent of them is added afterwards. QED. The bound is
+    attained as x' approaches x: `rate` itself would be too small.
     Numerics: rounded up.
     """
     return round_up(math.expm1(rate), 8) if rate < 700.0 else math.inf
 
 
 def rounded_rate(slope: float) -> float:
-    """The largest rate whose `rounded_slope` is at most `slope`: log(1 + slope), rounded down."""
+    """Largest rate whose `rounded_slope` is at most `slope`: log(1 + slope), rounded down."""
     return round_down(math.log1p(slope), 16)
 
 
 @dataclass(frozen=True)
 class RoundedReport(PrivacyProfile):
-    """One person's place, each axis rounded at random to whole units, with the same symmetric noise on both; distances are in units.
+    """Profile of one person's place, each axis rounded at random to whole units, then noised.
 
-    Statement, for the largest log ratio g(k) of the noise and its shift by k units (concave in k), r the distance on the plane: the cost
-    is at most g(s/2) + g(s - s/2), s = ceil(sqrt(2) r) + 1, s/2 rounded down; for r <= 1 also at most 4 log(1 + r c/(2 sqrt(2))),
-    c = e^g(1) - 1; and sqrt(2) r `slope`, if the noise has one (`rounded_slope`). All that times `rounds`.
-    Proof: with one uniform number for both values of an axis that are a apart, the rounded ones differ by floor(a) or ceil(a); and
-    ceil(a) + ceil(b) < a + b + 2 <= sqrt(2) r + 2 is spent worst in equal parts. Inside a unit the law is (1-t) f(z) + t f(z-1),
-    and its ratio at t and t' is at most 1 + |t - t'| c; a move of at most one unit crosses one whole number at most, so that it costs
-    2 log(1 + a c/2) at most, and both axes together most where a = b. QED
+    Both axes have the same symmetric noise; distances are in units.
+
+    Statement: let g(k) be the largest log ratio of the noise and its shift by k units (concave in
+    k), r the distance on the plane. The cost is at most g(s/2) + g(s - s/2), s = ceil(sqrt(2) r) +
+    1, s/2 rounded down; for r <= 1 also at most 4 log(1 + r c/(2 sqrt(2))), c = e^g(1) - 1; and at
+    most sqrt(2) r `slope`, if the noise has a slope (`rounded_slope`). All these bounds are
+    multiplied by `rounds`.
+    Proof: let a and b be the distances of the two values along the two axes. If both values of an
+    axis are rounded with the same uniform number, the rounded values differ by floor(a) or ceil(a).
+    The sum ceil(a) + ceil(b) < a + b + 2 <= sqrt(2) r + 2 costs most when it is split equally over
+    the axes. Inside a unit, for a value with the fractional part t and noise of law f, the law of
+    the result is (1-t) f(z) + t f(z-1), and its ratio at t and t' is at most 1 + |t - t'| c. A move
+    of at most one unit crosses at most one whole number, so along one axis it costs at most 2 log(1
+    + a c/2), and both axes together cost most where a = b. QED.
     """
 
     axis: PrivacyProfile
@@ -63,7 +82,7 @@ class RoundedReport(PrivacyProfile):
         return self.rounds * cost * (1.0 + 1e-14)
 
     def delta(self, epsilon: float, distance: float) -> float:
-        """As for any pair whose log likelihood ratio is at most that (see PureProfile)."""
+        """delta of any pair whose log likelihood ratio is at most `pure` (see PureProfile)."""
         cost = self.pure(distance)
         if checked_epsilon(epsilon) >= cost:
             return 0.0

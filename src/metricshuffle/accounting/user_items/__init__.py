@@ -1,1 +1,1 @@
-"""Users who hold many items: the earth mover's distance."""
+"""Privacy of users with many items under the earth mover's distance."""

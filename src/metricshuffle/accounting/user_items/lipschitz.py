@@ -1,4 +1,9 @@
-"""How much a query can move per unit of distance: every pair of a finite metric, so that nothing has to be believed."""
+"""Lipschitz constants of queries, computed over every pair of a finite metric.
+
+Features, and the noise of answers about a user's items, are scaled with these constants: f(x) is
+the value of the query at point x, d(x, x') the distance of two points, and D the number of
+coordinates of f.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from metricshuffle.citations import theorem
-from metricshuffle.errors import InputError
+from metricshuffle.errors import InputError, argument
 from metricshuffle.numerics.rounding import ROUNDOFF
 from metricshuffle.numerics.types import Floats
 
@@ -18,46 +23,60 @@ NormName = Literal["l1", "l2", "linf"]
 Norm = NormName | Callable[[Floats], Floats]
 """A named norm, or a function of rows of differences that returns one number for each row."""
 Blocks = Callable[[int, int], Floats]
-"""Rows start..stop-1 of a table of distances too large to be held."""
+"""Function that returns rows start..stop-1 of a distance table that is too large for memory."""
 
 BLOCK_ROWS = 256
 ROUNDING_SLACK = 1e-12
-MAX_DIFFERENCES = 4_000_000  # numbers handed to a norm given as a function at once
-MIN_QUOTIENT = 1e-290  # what a quotient counts for that underflowed, or has few digits left
-MIN_SQUARED = 1e-140  # squares of what is smaller underflow
+MAX_DIFFERENCES = 4_000_000  # numbers passed at once to a norm that is a function
+MIN_QUOTIENT = 1e-290  # replaces a quotient that underflowed or has few digits left
+MIN_SQUARED = 1e-140  # squares of smaller numbers underflow
 
 
 @dataclass(frozen=True)
 class Lipschitz:
-    """The constant, and the pair of points that needs it (None if the query is constant)."""
+    """Lipschitz constant, and the pair of points that attains it (None if it is 0)."""
 
     constant: float
     pair: tuple[int, int] | None
 
 
 @theorem("metricshuffle", "Lipschitz constant of a linear query")
-def lipschitz_constant(table: ArrayLike, distances: ArrayLike | Blocks, norm: Norm = "l1") -> Lipschitz:
-    """max over pairs of ||f(x) - f(x')|| / d(x, x'), rounded up; row x of `table` is f(x), a number or D of them.
+def lipschitz_constant(
+    table: ArrayLike, distances: ArrayLike | Blocks, norm: Norm = "l1"
+) -> Lipschitz:
+    """max over pairs of ||f(x) - f(x')|| / d(x, x'), rounded up.
 
-    Statement: the mean of f over a user's items moves by at most this constant times the earth mover's distance (couple the
-    items optimally), and by exactly that for two users who hold only the worst pair: no smaller constant is valid.
+    Row x of `table` is f(x), a number or D of them.
+
+    Statement: the mean of f over a user's items moves by at most this constant times the earth
+    mover's distance (couple the items optimally). It moves by exactly that between a user all of
+    whose items lie at one point of the worst pair and a user all of whose items lie at the other
+    point, so no smaller constant is valid.
     Conditions: points at distance 0 have the same f, else refused with the pair.
-    Numerics: differences of doubles are rounded once, D of them summed; the quotient is enlarged by 1e-12 + 4 D ulp. Blocks of
-    256 points: a second or so for 5,000 points and few columns.
+    Numerics: differences of doubles are rounded once, and D of them are summed; the quotient is
+    enlarged by 1e-12 + 4 D ulp. Blocks of 256 points: a second or so for 5,000 points and few
+    columns.
     Reference: this docstring.
     """
     values = _validate_table(table)
     rows = _rows(distances, len(values))
-    largest, pair = 0.0, None
+    largest = 0.0
+    pair = None
     for start in range(0, len(values), BLOCK_ROWS):
         stop = min(start + BLOCK_ROWS, len(values))
         apart = np.asarray(rows(start, stop), dtype=np.float64)
         if apart.shape != (stop - start, len(values)):
-            raise InputError(f"distances must have one column for each of the {len(values)} points, got shape {apart.shape}.")
+            raise InputError(
+                f"{argument('distances')} must have one column for each of the "
+                f"{len(values)} points, got shape {apart.shape}."
+            )
         invalid = ~((apart >= 0.0) & np.isfinite(apart))
         if invalid.any():
             i, j = (int(index) for index in np.argwhere(invalid)[0])
-            raise InputError(f"the distance between points {start + i} and {j} must be a finite number >= 0, got {apart[i, j]!s}.")
+            raise InputError(
+                f"the distance between points {start + i} and {j} must be a finite number "
+                f">= 0, got {apart[i, j]!s}."
+            )
         apart = apart[:, start:]
         moved = _norms(values[start:stop], values[start:], norm)
         same = apart == 0.0
@@ -65,7 +84,8 @@ def lipschitz_constant(table: ArrayLike, distances: ArrayLike | Blocks, norm: No
         if torn.any():
             i, j = (int(index) + start for index in np.argwhere(torn)[0])
             raise InputError(
-                f"points {i} and {j} are at distance 0 but the query differs on them: no Lipschitz constant exists; "
+                f"points {i} and {j} are at distance 0 but the query differs on them: no "
+                "Lipschitz constant exists; "
                 "merge the points or make the query the same on both."
             )
         with np.errstate(over="ignore"):
@@ -74,51 +94,69 @@ def lipschitz_constant(table: ArrayLike, distances: ArrayLike | Blocks, norm: No
         position = int(np.argmax(ratios))
         if ratios.flat[position] > largest:
             i, j = divmod(position, ratios.shape[1])
-            largest, pair = float(ratios.flat[position]), (start + i, start + j)
+            largest = float(ratios.flat[position])
+            pair = (start + i, start + j)
     if not np.isfinite(largest):
-        raise InputError(f"the query moves too much between the close points {pair} for a double; change the unit of distance.")
+        raise InputError(
+            f"the query moves too much between the close points {pair} for a double; "
+            "change the unit of distance."
+        )
     return Lipschitz(largest * _enlargement(values.shape[1]), pair)
 
 
 @theorem("metricshuffle", "Lipschitz constant of the shares of all points")
 def shares_constant(distances: Floats, norm: NormName = "l1") -> float:
-    """`lipschitz_constant` of the table whose row x is 1 at x and 0 elsewhere, without comparing its rows.
+    """`lipschitz_constant` of the identity table (row x is 1 at x, else 0), without comparing rows.
 
-    Statement: any two different rows differ by 2 in sum, by sqrt(2) in length and by 1 at most, whichever they are; so the constant is that
-    over the smallest distance of two points.
+    Statement: any two different rows differ by 2 in the l1 norm, by sqrt(2) in l2 and by 1 in linf;
+    so the constant is this difference divided by the smallest distance of two points.
     Conditions: no two points at distance 0, else refused with the pair.
-    Numerics: as in `lipschitz_constant`, to the last bit: a quotient is largest at the smallest distance, also when rounded.
+    Numerics: as in `lipschitz_constant`, to the last bit: a quotient is largest at the smallest
+    distance, also when rounded.
     Reference: this docstring.
     """
     table = np.asarray(distances, dtype=np.float64)
     points = len(table)
     above = table[np.triu_indices(points, 1)]
-    if table.shape != (points, points) or points < 2 or not np.all(np.isfinite(table) & (table >= 0.0)) or not above.min() > 0.0:
-        return lipschitz_constant(np.eye(points), table, norm).constant  # which says what is wrong
+    if (
+        table.shape != (points, points)
+        or points < 2
+        or not np.all(np.isfinite(table) & (table >= 0.0))
+        or not above.min() > 0.0
+    ):
+        return lipschitz_constant(np.eye(points), table, norm).constant  # raises the right error
     moved = {"l1": 2.0, "l2": float(np.sqrt(2.0)), "linf": 1.0}[norm]
     with np.errstate(over="ignore"):
         largest = float(np.maximum(moved / above.min(), MIN_QUOTIENT))
-    return largest * _enlargement(points) if np.isfinite(largest) else lipschitz_constant(np.eye(points), table, norm).constant
+    return (
+        largest * _enlargement(points)
+        if np.isfinite(largest)
+        else lipschitz_constant(np.eye(points), table, norm).constant
+    )
 
 
-def validate_lipschitz(table: ArrayLike, distances: ArrayLike | Blocks, norm: Norm, constant: float) -> Lipschitz:
-    """The constant somebody gave, if every pair respects it; else a sentence with the pair that does not.
-
-    What is returned is never less than the exact constant, even where the two differ by rounding only.
-    """
-    if isinstance(constant, bool) or not (isinstance(constant, int | float) and 0.0 <= constant < np.inf):
+def validate_lipschitz(
+    table: ArrayLike, distances: ArrayLike | Blocks, norm: Norm, constant: float
+) -> Lipschitz:
+    """Return the given constant, at least the exact one; raise InputError if a pair exceeds it."""
+    if isinstance(constant, bool) or not (
+        isinstance(constant, int | float) and 0.0 <= constant < np.inf
+    ):
         raise InputError(f"the Lipschitz constant must be a finite number >= 0, got {constant!r}.")
     exact = lipschitz_constant(table, distances, norm)
-    if exact.constant > constant * (1.0 + 4.0 * (_enlargement(_validate_table(table).shape[1]) - 1.0)):
+    if exact.constant > constant * (
+        1.0 + 4.0 * (_enlargement(_validate_table(table).shape[1]) - 1.0)
+    ):
         raise InputError(
-            f"the Lipschitz constant {constant!r} is too small: between points {exact.pair} the query moves by "
+            f"the Lipschitz constant {constant!r} is too small: between points "
+            f"{exact.pair} the query moves by "
             f"{exact.constant:.6g} per unit of distance; use at least that."
         )
     return Lipschitz(max(float(constant), exact.constant), exact.pair)
 
 
 def _enlargement(columns: int) -> float:
-    """By what a quotient is multiplied, so that it is not too small whatever was rounded."""
+    """Factor that makes a rounded quotient an upper bound."""
     return 1.0 + ROUNDING_SLACK + 4.0 * columns * ROUNDOFF
 
 
@@ -126,9 +164,15 @@ def _validate_table(table: ArrayLike) -> Floats:
     values = np.asarray(table, dtype=np.float64)
     values = values[:, None] if values.ndim == 1 else values
     if values.ndim != 2 or values.size == 0:
-        raise InputError(f"the table of a query needs a row for each point and a column for each number, got shape {values.shape}.")
+        raise InputError(
+            "the table of a query needs a row for each point and a column for each "
+            f"number, got shape {values.shape}."
+        )
     if not np.isfinite(values).all():
-        raise InputError(f"the query must be finite, but it is not at point {int(np.argwhere(~np.isfinite(values))[0][0])}.")
+        raise InputError(
+            "the query must be finite, but it is not at point "
+            f"{int(np.argwhere(~np.isfinite(values))[0][0])}."
+        )
     return values
 
 
@@ -138,7 +182,8 @@ def _rows(distances: ArrayLike | Blocks, points: int) -> Blocks:
     table = np.asarray(distances, dtype=np.float64)
     if table.shape != (points, points):
         raise InputError(
-            f"distances must be a table of {points} by {points} numbers, one row for each row of the query, got {table.shape}."
+            f"{argument('distances')} must be a table of {points} by {points} numbers, one row "
+            f"for each row of the query, got {table.shape}."
         )
     return lambda start, stop: table[start:stop]
 
@@ -146,7 +191,12 @@ def _rows(distances: ArrayLike | Blocks, points: int) -> Blocks:
 def _norms(left: Floats, right: Floats, norm: Norm) -> Floats:
     if callable(norm):
         together = max(1, MAX_DIFFERENCES // right.size)
-        return np.concatenate([_norms_by_call(left[start : start + together], right, norm) for start in range(0, len(left), together)])
+        return np.concatenate(
+            [
+                _norms_by_call(left[start : start + together], right, norm)
+                for start in range(0, len(left), together)
+            ]
+        )
     from scipy.spatial.distance import cdist
 
     if norm == "linf":
@@ -154,7 +204,9 @@ def _norms(left: Floats, right: Floats, norm: Norm) -> Floats:
     if norm == "l1":
         return cdist(left, right, "cityblock")
     if norm != "l2":
-        raise InputError(f"norm must be 'l1', 'l2', 'linf' or a function of rows of differences, got {norm!r}.")
+        raise InputError(
+            f"norm must be 'l1', 'l2', 'linf' or a function of rows of differences, got {norm!r}."
+        )
     size = cdist(left, right, "euclidean")
     tiny = size < MIN_SQUARED
     if tiny.any():

@@ -1,1 +1,1 @@
-"""What noisy sums of whole-number features hide: ideal, mixed in shares, far away, and if the shuffler colludes."""
+"""Privacy of noisy sums of integer features: ideal, shared, large moves, colluding shuffler."""

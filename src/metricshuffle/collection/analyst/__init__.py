@@ -1,1 +1,1 @@
-"""The analyst's side of a collection: download, decrypt, estimate."""
+"""Analyst's side of a collection: download, decrypt, estimate."""

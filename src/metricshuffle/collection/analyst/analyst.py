@@ -1,4 +1,4 @@
-"""The analyst of a collection: fetches what was let go, opens it, estimates, and says that it is safe."""
+"""Analyst of a collection: downloads the output, opens it, estimates, and acknowledges it."""
 
 from __future__ import annotations
 
@@ -23,29 +23,46 @@ CollectionSource = str | Path | Collection
 
 
 class Analyst:
-    """Whoever holds the key that messages are sealed for, as `metricshuffle analyst key` made it (`key`: the path of that file).
+    """Owner of the key that messages are sealed for.
 
-    Messages are opened in several `processes`, as many as there are processors unless it is said. `patience`: seconds for which a
-    shuffler that does not answer is asked again. Beside the key a small file notes which set of messages was fetched: another set of
-    the same collection is refused.
+    A small file next to the key records which output was fetched; another output of the same
+    collection is rejected.
+
+    Args:
+        key: path of the key file (`metricshuffle analyst key`), or the key.
+        processes: number of processes that open messages; None for one per processor.
+        patience: seconds for which an unreachable shuffler is asked again.
     """
 
-    def __init__(self, key: str | Path | AnalystKey, *, processes: int | None = None, patience: float = RETRY_SECONDS) -> None:
+    def __init__(
+        self,
+        key: str | Path | AnalystKey,
+        *,
+        processes: int | None = None,
+        patience: float = RETRY_SECONDS,
+    ) -> None:
         require("cryptography.hazmat.primitives.hpke", EXTRA)
-        self._key, self._processes, self._patience = key if isinstance(key, AnalystKey) else key_of(key), processes, patience
+        self._key = key if isinstance(key, AnalystKey) else key_of(key)
+        self._processes = processes
+        self._patience = patience
         self._key_file = None if isinstance(key, AnalystKey) else Path(os.path.realpath(key))
 
     @property
     def public(self) -> str:
-        """What the operator of a collection is given."""
+        """Public key for the operator of a collection."""
         return self._key.public
 
     def collecting(self, collection: CollectionSource | Sequence[CollectionSource]) -> Collecting:
-        """The steps of `collect`, one by one."""
-        several = [collection] if isinstance(collection, str | Path | Collection) else list(collection)
+        """Return the collector that runs the steps of `collect`."""
+        several = (
+            [collection] if isinstance(collection, str | Path | Collection) else list(collection)
+        )
         if not several:
             raise InputError("there is no collection to collect.")
-        collections = [source if isinstance(source, Collection) else Collection.load(source) for source in several]
+        collections = [
+            source if isinstance(source, Collection) else Collection.load(source)
+            for source in several
+        ]
         return Collecting(self._key, collections, self._processes, self._patience, self._key_file)
 
     def collect(
@@ -56,10 +73,11 @@ class Analyst:
         budget: Budget | None = None,
         people: str = EVERYBODY,
     ) -> Release:
-        """The release of a collection (or of the parts of a split, in one estimate), written to `output` and then acknowledged.
+        """Write the release of a collection, or of parts of a split, to `output`; acknowledge it.
 
-        Whatever stops it, the same call again goes on: what was fetched lies beside the output until the release is there. A `budget`
-        counts it, as `Plan.estimate` does. Raises while the collection is not released.
+        After an interruption the same call continues: downloads remain next to the output until the
+        release is written. A `budget` counts it, as in `Plan.estimate`. Raises if the collection is
+        not released yet.
         """
         return run_sync(self.collect_async(collection, output, budget=budget, people=people))
 
@@ -71,7 +89,7 @@ class Analyst:
         budget: Budget | None = None,
         people: str = EVERYBODY,
     ) -> Release:
-        """The same without blocking."""
+        """Asynchronous `collect`."""
         collecting = self.collecting(collection)
         try:
             files = await collecting.fetched(output)
@@ -80,7 +98,9 @@ class Analyst:
             if saved_release is None:
                 raise
             return saved_release
-        release = await asyncio.to_thread(_write_release, collecting, files, output, budget, validate_group_name(people))
+        release = await asyncio.to_thread(
+            _write_release, collecting, files, output, budget, validate_group_name(people)
+        )
         for trouble in await collecting.acknowledge(files):
             warnings.warn(trouble, InputWarning, stacklevel=2)
         return release
@@ -90,17 +110,23 @@ class Analyst:
 
 
 def key_of(path: str | Path) -> AnalystKey:
-    """The key in a file, or a sentence."""
+    """Read the key in a file."""
     try:
         return AnalystKey.load(path)
     except OSError as error:
-        raise InputError(f"cannot read the analyst's key {path}: {error.strerror or error}.") from None
+        raise InputError(
+            f"cannot read the analyst's key {path}: {error.strerror or error}."
+        ) from None
 
 
 def _write_release(
-    collecting: Collecting, files: Sequence[FetchedOutput], output: str | Path, budget: Budget | None, people: str
+    collecting: Collecting,
+    files: Sequence[FetchedOutput],
+    output: str | Path,
+    budget: Budget | None,
+    people: str,
 ) -> Release:
-    """The release, durable; it is noted before it appears, so that none is seen that does not count."""
+    """Write the release durably; a budget records it before its file appears."""
     with ExitStack() as stack:
         account = stack.enter_context(budget.opened()) if budget is not None else None
         try:

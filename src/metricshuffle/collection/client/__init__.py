@@ -1,1 +1,1 @@
-"""The participant's side of a collection: build a report, seal it, send it."""
+"""Participant's side of a collection: build a report, seal it, send it."""

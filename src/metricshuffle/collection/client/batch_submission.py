@@ -1,4 +1,4 @@
-"""Reports of many people on their way: into the outbox first, then to the shuffler, some at a time, each at a moment of its own."""
+"""Submission of many reports: first into the outbox, then to the shuffler at random times."""
 
 from __future__ import annotations
 
@@ -10,12 +10,29 @@ from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from metricshuffle.collection.client.http_client import SPENT_TICKET, STORED, UNKNOWN_TICKET, Sender, SubmissionResult, open_connection
-from metricshuffle.collection.client.outbox import Outbox, OutboxEntry, SealedReport, SettledReport, State
+from metricshuffle.collection.client.http_client import (
+    SPENT_TICKET,
+    STORED,
+    UNKNOWN_TICKET,
+    Sender,
+    SubmissionResult,
+    open_connection,
+)
+from metricshuffle.collection.client.outbox import (
+    Outbox,
+    OutboxEntry,
+    SealedReport,
+    SettledReport,
+    State,
+)
 from metricshuffle.collection.client.participants import Participants
-from metricshuffle.collection.client.report_builder import draw_collection, reseal_report, seal_reports
+from metricshuffle.collection.client.report_builder import (
+    draw_collection,
+    reseal_report,
+    seal_reports,
+)
 from metricshuffle.collection.terms import Collection, instant, parse_time
 from metricshuffle.display import Brief
 from metricshuffle.errors import InputError, PlanError
@@ -23,21 +40,27 @@ from metricshuffle.errors import InputError, PlanError
 if TYPE_CHECKING:
     import httpx
 
-SEAL_BATCH_SIZE, SETTLE_BATCH_SIZE = 64, 64
-RESUMED_MESSAGE = "The report that was made before is stored. Nothing was made of the value that was given now."
-LATE_RESULT = SubmissionResult("late", "This collection is closed, and it is not known whether this report was in time.", 410, before=True)
+SEAL_BATCH_SIZE = 64
+SETTLE_BATCH_SIZE = 64
+RESUMED_MESSAGE = "The report that was made before is stored. The value given now was not used."
+LATE_RESULT = SubmissionResult(
+    "late",
+    "This collection is closed, and it is not known whether this report was in time.",
+    410,
+    before=True,
+)
 
 
 @dataclass(frozen=True)
 class Submitted(Brief):
-    """How many reports are stored, now or before, and what became of the others."""
+    """Results of a submission: how many reports are stored, and what happened to the others."""
 
     answers: Sequence[SubmissionResult] = field(repr=False)
-    """Of everybody, in the order of the values."""
+    """Results of all people, in the order of the values."""
     already: int = 0
-    """Stored ones that were stored before: nothing was sent for them now."""
+    """Number of reports that were stored before; nothing was sent for them now."""
     resumed: int = 0
-    """Stored ones that were made before and sent now: nothing was made of the values that were given now."""
+    """Number of reports of earlier calls that were sent now, without using the new values."""
 
     def _count(self, status: str) -> int:
         return sum(answer.status == status for answer in self.answers)
@@ -73,10 +96,11 @@ class Submitted(Brief):
     def __str__(self) -> str:
         before = f", {self.already:,} of them before" if self.already else ""
         sentences = [
-            f"{self.stored:,} of {self.people:,} report{'s' * (self.people != 1)} {'are' if self.stored != 1 else 'is'} stored{before}."
+            f"{self.stored:,} of {self.people:,} report{'s' * (self.people != 1)} "
+            f"{'are' if self.stored != 1 else 'is'} stored{before}."
         ]
         means = {
-            "waiting": "not acknowledged yet, and kept in the outbox for the next time",
+            "waiting": "not acknowledged yet, and stored in the outbox for the next call",
             "refused": "refused",
             "late": "too late, perhaps",
             "declined": "not sent",
@@ -89,44 +113,66 @@ class Submitted(Brief):
 
 
 class Submitting:
-    """People's way into the parts of a split, or into a single collection."""
+    """Submission to a collection, or to the parts of a split."""
 
     def __init__(
-        self, collections: Sequence[Collection], outbox: Outbox, patience: float, concurrency: int, log: Callable[[str], None]
+        self,
+        collections: Sequence[Collection],
+        outbox: Outbox,
+        patience: float,
+        concurrency: int,
+        log: Callable[[str], None],
     ) -> None:
         self._parts = {collection.digest: collection for collection in collections}
-        self._outbox, self._patience, self._concurrency, self._log = outbox, patience, concurrency, log
+        self._outbox = outbox
+        self._patience = patience
+        self._concurrency = concurrency
+        self._log = log
         first = collections[0]
         self._batch = (first.task.digest, first.terms.round)
         self._with_tickets = bool(first.terms.ticket)
 
     async def submit_all(self, participants: Participants, tickets: Sequence[bytes]) -> Submitted:
-        """Everybody in a crowd who has not reported is randomized, once; all whose report is not acknowledged are sent."""
+        """Randomize values of people without a report, once; send all reports not acknowledged."""
         entries = await asyncio.to_thread(self._outbox.held, *self._batch, participants.people)
         self._check_collections(entries.values())
-        new = {who: draw_collection(list(self._parts.values())).digest for who in participants.people if who not in entries}
+        new = {
+            who: draw_collection(list(self._parts.values())).digest
+            for who in participants.people
+            if who not in entries
+        }
         with_ticket: dict[bytes, bytes] = {}
         if self._with_tickets and new:
             if not tickets:
-                raise InputError("this collection asks for tickets; give the one that you were handed, or a file of them.")
-            with_ticket = await asyncio.to_thread(self._outbox.tickets_for, new, tickets, list(self._parts))
+                raise InputError("this collection needs tickets; give yours, or a file of them.")
+            with_ticket = await asyncio.to_thread(
+                self._outbox.tickets_for, new, tickets, list(self._parts)
+            )
         if tickets:
             await asyncio.to_thread(self._replace_tickets, entries.values(), tickets)
         finished = {who: known_answer(entry) for who, entry in entries.items() if not entry.waits}
         waiting = [entry for entry in entries.values() if entry.waits]
-        send_queue = await self._send_all(waiting, self._sealing_jobs(participants, new, with_ticket), len(participants) - len(finished))
+        send_queue = await self._send_all(
+            waiting,
+            self._sealing_jobs(participants, new, with_ticket),
+            len(participants) - len(finished),
+        )
         answers = finished | send_queue.answers
         stored = {who for who, answer in answers.items() if answer.status == "stored"}
         before = {who for who in stored if answers[who].before}
-        return Submitted([answers[who] for who in participants.people], len(before), len(stored - before - send_queue.fresh))
+        return Submitted(
+            [answers[who] for who in participants.people],
+            len(before),
+            len(stored - before - send_queue.fresh),
+        )
 
     async def resend_all(self) -> Submitted:
-        """All who wait in the outbox."""
+        """Send all waiting reports of the outbox."""
         waiting = await asyncio.to_thread(self._outbox.waiting, *self._batch, list(self._parts))
         return Submitted(list((await self._send_all(waiting, [], len(waiting))).answers.values()))
 
     def declined(self, who: bytes) -> OutboxEntry:
-        """Throw away what waits for somebody, or let nothing be made; what the outbox knows of them then."""
+        """Delete the waiting report of a person, or forbid one; return their outbox entry."""
         entries = self._outbox.held(*self._batch, [who])
         self._check_collections(entries.values())
         return self._outbox.decline(*self._batch, who, next(iter(self._parts)))
@@ -134,16 +180,19 @@ class Submitting:
     def _check_collections(self, entries: Iterable[OutboxEntry]) -> None:
         others = [report for report in entries if report.collection not in self._parts]
         if others:
-            people = "this person has" if len(others) == 1 else f"{len(others):,} of these people have"
+            people = (
+                "this person has" if len(others) == 1 else f"{len(others):,} of these people have"
+            )
             raise PlanError(
-                f"{self._outbox.path} says that {people} reported to another collection of the same task and round "
-                f"({others[0].collection[:16]}); everybody reports once, because two reports give away more than one. Nothing was sent."
+                f"{self._outbox.path} says that {people} reported to another collection of the "
+                f"same task and round ({others[0].collection[:16]}); each person reports once, "
+                "because two reports reveal more than one. Nothing was sent."
             )
 
     def _sealing_jobs(
         self, participants: Participants, new: dict[bytes, str], tickets: dict[bytes, bytes]
     ) -> list[Callable[[], list[OutboxEntry]]]:
-        """Work that randomizes, seals and writes down some people's reports each time."""
+        """Jobs that each randomize, seal and store the reports of some people."""
         work: list[Callable[[], list[OutboxEntry]]] = []
         place = {who: index for index, who in enumerate(participants.people)}
         for digest, collection in self._parts.items():
@@ -151,68 +200,108 @@ class Submitting:
             for start in range(0, len(mine), SEAL_BATCH_SIZE):
                 some = mine[start : start + SEAL_BATCH_SIZE]
 
-                def make(some: list[bytes] = some, collection: Collection = collection) -> list[OutboxEntry]:
+                def make(
+                    some: list[bytes] = some, collection: Collection = collection
+                ) -> list[OutboxEntry]:
                     values = participants.values([place[who] for who in some])
-                    reports = seal_reports(collection, values, some, [tickets.get(who, b"") for who in some])
+                    reports = seal_reports(
+                        collection, values, some, [tickets.get(who, b"") for who in some]
+                    )
                     return self._keep(reports, "made" if collection.terms.delay else "sending")
 
                 work.append(make)
         return work
 
     def _keep(self, reports: list[SealedReport], state: State) -> list[OutboxEntry]:
-        """Written down before anything of it is sent; where another process was quicker, its report is the one."""
+        """Store reports before any is sent; a report that another process stored first is used."""
         entries = list(self._outbox.keep(*self._batch, reports, state).values())
         self._check_collections(entries)
         return entries
 
     def _replace_tickets(self, entries: Iterable[OutboxEntry], tickets: Sequence[bytes]) -> None:
-        """Reports whose ticket was refused get another one, if there are enough."""
-        refused = [report for report in entries if report.waits and report.answer in (UNKNOWN_TICKET, SPENT_TICKET)]
+        """Replace refused tickets, if there are enough others."""
+        refused = [
+            report
+            for report in entries
+            if report.waits and report.answer in (UNKNOWN_TICKET, SPENT_TICKET)
+        ]
         if not refused:
             return
         try:
-            others = self._outbox.tickets_for({report.who: report.collection for report in refused}, tickets, list(self._parts))
-        except InputError:  # then the old ones are tried again
+            others = self._outbox.tickets_for(
+                {report.who: report.collection for report in refused}, tickets, list(self._parts)
+            )
+        except InputError:  # the old tickets are tried again
             return
         for report in refused:
             sealed_report = self._outbox.report(*self._batch, report.who)
             if sealed_report is not None and sealed_report.boxes is not None:
-                again = reseal_report(self._parts[report.collection], sealed_report.boxes, others[report.who])
+                again = reseal_report(
+                    self._parts[report.collection], sealed_report.boxes, others[report.who]
+                )
                 self._outbox.replace(*self._batch, report.who, report.answer, again)
 
-    # On the way
+    # Sending
 
-    async def _send_all(self, waiting: Iterable[OutboxEntry], work: Sequence[Callable[[], list[OutboxEntry]]], total: int) -> _SendQueue:
-        """With what was answered to everybody: those who wait, and those whose reports are still to be made by `work`."""
+    async def _send_all(
+        self,
+        waiting: Iterable[OutboxEntry],
+        work: Sequence[Callable[[], list[OutboxEntry]]],
+        total: int,
+    ) -> _SendQueue:
+        """Send waiting reports and those that `work` makes; return the queue with all answers."""
         send_queue = _SendQueue(self._outbox, self._batch, self._parts, total, self._log)
         try:
-            sender, delayed = Sender(self._patience), any(part.terms.delay for part in self._parts.values())
-            if delayed:  # (a worker that waits for one report's moment must not hold up others whose moment comes sooner)
+            sender = Sender(self._patience)
+            delayed = any(part.terms.delay for part in self._parts.values())
+            # A worker that waits for the time of one report must not delay others that are due
+            # earlier.
+            if delayed:
                 await send_queue.fill(waiting, work)
-                await _run_all([send_queue.empty(sender) for _ in range(min(self._concurrency, total))])
+                await _run_all(
+                    [send_queue.empty(sender) for _ in range(min(self._concurrency, total))]
+                )
             else:
-                await _run_all([send_queue.fill(waiting, work), *(send_queue.empty(sender) for _ in range(min(self._concurrency, total)))])
+                await _run_all(
+                    [
+                        send_queue.fill(waiting, work),
+                        *(send_queue.empty(sender) for _ in range(min(self._concurrency, total))),
+                    ]
+                )
         finally:
             send_queue.settle()
         return send_queue
 
 
 class _SendQueue:
-    """A queue of people whose reports are written down, ordered by when they are to be sent."""
+    """Queue of stored reports, ordered by the time at which they are sent."""
 
     def __init__(
-        self, outbox: Outbox, batch: tuple[str, int], parts: Mapping[str, Collection], total: int, log: Callable[[str], None]
+        self,
+        outbox: Outbox,
+        batch: tuple[str, int],
+        parts: Mapping[str, Collection],
+        total: int,
+        log: Callable[[str], None],
     ) -> None:
-        self._outbox, self._batch, self._parts, self._total, self._log = outbox, batch, parts, total, log
-        self._queue: asyncio.PriorityQueue[tuple[float, int, OutboxEntry | None]] = asyncio.PriorityQueue()
+        self._outbox = outbox
+        self._batch = batch
+        self._parts = parts
+        self._total = total
+        self._log = log
+        self._queue: asyncio.PriorityQueue[tuple[float, int, OutboxEntry | None]] = (
+            asyncio.PriorityQueue()
+        )
         self._settled: list[SettledReport] = []
         self._refused: list[tuple[bytes, str]] = []
         self._queued = 0
         self.answers: dict[bytes, SubmissionResult] = {}
         self.fresh: set[bytes] = set()
-        """Whose reports were made of the values that were given now."""
+        """People whose reports were made from the values of this call."""
 
-    async def fill(self, waiting: Iterable[OutboxEntry], work: Sequence[Callable[[], list[OutboxEntry]]]) -> None:
+    async def fill(
+        self, waiting: Iterable[OutboxEntry], work: Sequence[Callable[[], list[OutboxEntry]]]
+    ) -> None:
         for entry in waiting:
             self._enqueue(entry)
         for make in work:
@@ -221,33 +310,43 @@ class _SendQueue:
         self._queue.put_nowait((math.inf, 0, None))
 
     def _enqueue(self, entry: OutboxEntry) -> None:
-        if not entry.waits:  # another process was quicker
+        if not entry.waits:  # another process sent it
             self.answers[entry.who] = known_answer(entry)
             return
         if entry.fresh:
             self.fresh.add(entry.who)
         self._queued += 1
-        self._queue.put_nowait((time.monotonic() + random_delay(self._parts[entry.collection]), self._queued, entry))
+        self._queue.put_nowait(
+            (time.monotonic() + random_delay(self._parts[entry.collection]), self._queued, entry)
+        )
 
     async def empty(self, sender: Sender) -> None:
-        """One after the other over one connection, each when its moment has come."""
+        """Send reports over one connection, each at its time."""
         async with open_connection() as client:
             await self._send_queued(sender, client)
 
     async def _send_queued(self, sender: Sender, client: httpx.AsyncClient) -> None:
         while True:
             due, _, entry = await self._queue.get()
-            if entry is None:  # for the others too
+            if entry is None:  # put back for the other workers
                 self._queue.put_nowait((math.inf, 0, None))
                 return
             await asyncio.sleep(max(0.0, due - time.monotonic()))
-            answer = await sender.sent(client, self._parts[entry.collection], partial(self._begin_sending, entry.who))
-            if answer is None:  # another process was quicker, or it was declined
+            answer = await sender.sent(
+                client, self._parts[entry.collection], partial(self._begin_sending, entry.who)
+            )
+            if answer is None:  # another process sent it, or it was declined
                 entries = await asyncio.to_thread(self._outbox.held, *self._batch, [entry.who])
                 self.answers[entry.who] = known_answer(entries[entry.who])
             else:
                 self.answers[entry.who] = answer
-                state: State = "sent" if answer.status == "stored" else "late" if answer.status == "late" else "sending"
+                state: State = (
+                    "sent"
+                    if answer.status == "stored"
+                    else "late"
+                    if answer.status == "late"
+                    else "sending"
+                )
                 self._settled.append(SettledReport(entry.who, state, answer.code))
                 self._refused += [(entry.who, entry.collection)] if answer.of_ticket else []
             if len(self._settled) >= SETTLE_BATCH_SIZE:
@@ -255,22 +354,24 @@ class _SendQueue:
             self._log(f"{len(self.answers):,} of {self._total:,} reports")
 
     async def _begin_sending(self, who: bytes) -> bytes | None:
-        """What is to be posted now, if it still is."""
+        """Return the report to post now; None if it must not be sent any more."""
         sealed_report = await asyncio.to_thread(self._outbox.begin, *self._batch, who)
         return None if sealed_report is None else sealed_report.report
 
     def settle(self) -> None:
-        """Note what was answered so far."""
-        settled, self._settled = self._settled, []
-        refused, self._refused = self._refused, []
+        """Store the collected answers in the outbox."""
+        settled = self._settled
+        self._settled = []
+        refused = self._refused
+        self._refused = []
         if settled:
             self._outbox.settle(*self._batch, settled)
         if refused:
             self._outbox.refuse_tickets(refused)
 
 
-async def _run_all(work: Sequence[Coroutine[Any, Any, None]]) -> None:
-    """All of it, or what went wrong first, and then nothing of it runs on."""
+async def _run_all(work: Sequence[Coroutine[object, None, None]]) -> None:
+    """Run all tasks; if one fails, cancel the others and raise its error."""
     tasks = [asyncio.create_task(part) for part in work]
     try:
         await asyncio.gather(*tasks)
@@ -281,29 +382,42 @@ async def _run_all(work: Sequence[Coroutine[Any, Any, None]]) -> None:
 
 
 def random_delay(collection: Collection) -> float:
-    """In how many seconds to send a report: a random part of the delay that the collection asks for, as long as there is time for it."""
+    """Random delay of a report in seconds, limited by the collection and by the time left."""
     left = parse_time(collection.terms.closes) - time.time()
     longest = min(float(collection.terms.delay), max(0.0, 0.9 * left))
     return longest * secrets.randbelow(2**32) / 2**32
 
 
 def known_answer(entry: OutboxEntry) -> SubmissionResult:
-    """What became of a report that does not wait any more."""
+    """Result for a report that is not waiting any more."""
     when = f"on {instant(entry.at)}" if entry.at else "at a time that was not noted"
     if entry.state == "sent":
-        return SubmissionResult("stored", f"A report was stored before, {when}.", STORED, before=True)
+        return SubmissionResult(
+            "stored", f"A report was stored before, {when}.", STORED, before=True
+        )
     if entry.state == "late":
         return LATE_RESULT
-    may_be = "it may have been sent before that, and is not sent again" if entry.tried else "nothing was sent"
-    return SubmissionResult("declined", f"It was declined {when}: {may_be}. No second report is made for that round.", before=True)
+    may_be = (
+        "it may have been sent before that, and is not sent again"
+        if entry.tried
+        else "nothing was sent"
+    )
+    return SubmissionResult(
+        "declined",
+        f"It was declined {when}: {may_be}. No second report is made for that round.",
+        before=True,
+    )
 
 
 def already_reported_text(answer: SubmissionResult, outbox: Path, user: str, option: str) -> str:
-    """What is said to somebody who gives a value after their report was stored or declined; `option` tells people of an outbox apart."""
+    """Message for a person whose report was stored or declined before.
+
+    `option` is the argument that distinguishes the people of an outbox.
+    """
     if not answer.before:
         return answer.sentence
-    who = f"the user {user!r}" if user else f"whoever uses it without {option.rstrip('=')}"
+    who = f"the user {user!r}" if user else f"the person who uses it without {option.rstrip('=')}"
     return (
-        f"Nothing was sent now. {answer.sentence} By the outbox {outbox} that was {who}, and everybody reports once; somebody else gives a "
-        f"name of their own, {option}."
+        f"Nothing was sent now. {answer.sentence} According to the outbox {outbox} that was "
+        f"{who}; each person reports once. Another person must give their own name, {option}."
     )

@@ -1,6 +1,6 @@
-"""Taking part in a collection: verify it, randomize, seal, write down, and send until the shuffler has it.
+"""Client of a collection: verify it, randomize, seal, store in the outbox, and send.
 
-A retry sends the same bytes and never randomizes again; that is what the outbox is for.
+A retry sends the same bytes and never randomizes again; this is the purpose of the outbox.
 """
 
 from __future__ import annotations
@@ -9,17 +9,34 @@ import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
-from metricshuffle.collection.client.batch_submission import RESUMED_MESSAGE, Submitted, Submitting, already_reported_text, known_answer
-from metricshuffle.collection.client.http_client import EXTRA, NotStored, SubmissionResult, fetch_collection, run_sync
+from metricshuffle.collection.client.batch_submission import (
+    RESUMED_MESSAGE,
+    Submitted,
+    Submitting,
+    already_reported_text,
+    known_answer,
+)
+from metricshuffle.collection.client.http_client import (
+    EXTRA,
+    NotStored,
+    SubmissionResult,
+    fetch_collection,
+    run_sync,
+)
 from metricshuffle.collection.client.outbox import Outbox
 from metricshuffle.collection.client.participants import Participants, read_participants
-from metricshuffle.collection.client.report_builder import check_split, draw_collection, parse_ticket, seal_reports
+from metricshuffle.collection.client.report_builder import (
+    check_split,
+    draw_collection,
+    parse_ticket,
+    seal_reports,
+)
 from metricshuffle.collection.terms import Collection
-from metricshuffle.data.rows import CoordinateKind, PerUser
+from metricshuffle.data.value_reading import ReadingArguments, check_argument_names
 from metricshuffle.display import Brief
-from metricshuffle.errors import InputError, PlanError, require
+from metricshuffle.errors import InputError, PlanError, argument, require
 from metricshuffle.tasks.task import Task
 
 PATIENCE = 60.0
@@ -32,10 +49,15 @@ CollectionSource = str | Path | Collection
 class Client(Brief):
     """Takes part in a collection for one person, or for many.
 
-    `collection`: a path of collection.json, the address of one (which ends with its digest, or with `digest=` beside it), or several that
-    are the parts of a split, of which every person takes one at random. `outbox`: the file in which sealed reports wait until they are
-    stored; beside the collection, `submissions.outbox`, if that is a file. Promises are recomputed before anything is randomized, unless
-    `believe`. `patience`: seconds for which a report is sent again.
+    Args:
+        collection: path of collection.json; address that ends with the digest (or pass `digest`);
+            or several of these that are the parts of a split, of which each person gets one at
+            random.
+        outbox: file that stores sealed reports until they are acknowledged; by default
+            `submissions.outbox` next to the collection, if that is a file.
+        believe: skip recomputing the guarantee before anything is randomized.
+        digest: pinned digest of the collection.
+        patience: seconds for which a report is sent again.
     """
 
     def __init__(
@@ -53,29 +75,33 @@ class Client(Brief):
             raise InputError("a client needs a collection; a digest belongs to a single one.")
         require("cryptography.hazmat.primitives.hpke", EXTRA)
         if not patience >= 0.0:
-            raise InputError(f"patience must be a number of seconds from 0 on, got {patience!r}.")
+            raise InputError(
+                f"{argument('patience')} must be a number of seconds, 0 or more, got {patience!r}."
+            )
         self._outbox_path = _outbox_of(self._sources, outbox)
-        self._believe, self._digest, self._patience = believe, digest, patience
+        self._believe = believe
+        self._digest = digest
+        self._patience = patience
         self._collections: tuple[Collection, ...] = ()
         self._verified = False
         self._outbox: Outbox | None = None
 
-    # What it takes part in
+    # Collection
 
     @property
     def collections(self) -> tuple[Collection, ...]:
-        """The collection, or the parts of a split."""
+        """Collection, or the parts of a split."""
         if not self._collections:
             run_sync(self._load())
         return self._collections
 
     @property
     def task(self) -> Task:
-        """What is asked, and what is promised for it."""
+        """Task of the collection: the question and its guarantee."""
         return self.collections[0].task
 
     def verify(self) -> None:
-        """Recompute what the collection promises; raises if it claims more than is true."""
+        """Recompute the guarantee of the collection; raises if it claims more than is true."""
         for collection in self.collections:
             collection.verify()
         self._verified = True
@@ -85,14 +111,15 @@ class Client(Brief):
         if self._outbox is None:
             if self._outbox_path is None:
                 raise InputError(
-                    "name a file in which sealed reports are kept until they are stored, outbox=; without one a retry would randomize "
-                    "again, and two reports give away more than one."
+                    "name a file that stores sealed reports until they are acknowledged, "
+                    "outbox=; without one a retry would randomize again, and two reports "
+                    "reveal more than one."
                 )
             self._outbox = Outbox(self._outbox_path)
         return self._outbox
 
     async def _load(self) -> None:
-        """Read, or fetch, what was given, and check that it belongs together."""
+        """Read or fetch the collections, and check that they belong together."""
         if self._collections:
             return
         collections = []
@@ -104,14 +131,17 @@ class Client(Brief):
             else:
                 collections.append(Collection.load(source))
                 if self._digest not in (None, collections[-1].digest):
-                    raise PlanError(f"{source} is not the collection that was asked for: its digest is another; do not take part.")
+                    raise PlanError(
+                        f"{source} is not the requested collection: the digests differ; do not "
+                        "take part."
+                    )
         for collection in collections:
             collection.check()
         check_split(collections)
         self._collections = tuple(collections)
 
     async def _prepare(self) -> None:
-        """Loaded and verified; the outbox is opened when there is something to put into it."""
+        """Load and verify the collections; the outbox is opened only when it is needed."""
         await self._load()
         if not self._believe and not self._verified:
             await asyncio.to_thread(self.verify)
@@ -119,7 +149,10 @@ class Client(Brief):
     # Reports
 
     def report(self, value: Any, ticket: str | bytes | None = None) -> bytes:
-        """A sealed report of a value, new every time. To take part use `submit`: two different reports of one person are one too many."""
+        """Return a sealed report of a value, newly randomized on every call.
+
+        To take part use `submit`: two different reports of one person reveal more than one.
+        """
         collection = draw_collection(self.collections)
         if not self._believe and not self._verified:
             self.verify()
@@ -129,35 +162,47 @@ class Client(Brief):
         inputs = self.task.query.inputs([value], self.task.protocol.step)
         return seal_reports(collection, inputs, [b""], tickets or [b""])[0].report
 
-    def submit(self, value: Any, user: str = "", ticket: str | bytes | None = None) -> SubmissionResult:
-        """Take part with a value: sealed, written down, and sent until it is stored; once for each `user` of an outbox.
+    def submit(
+        self, value: Any, user: str = "", ticket: str | bytes | None = None
+    ) -> SubmissionResult:
+        """Take part with a value: seal it, store it in the outbox, and send it until it is stored.
 
-        Raises NotStored if it is not stored, and if a report of that user was stored or declined before: then nothing is sent, whatever
-        the value is. One that was made before and waits is sent instead of this value, by this call or by `resend`; the answer says so.
+        Each `user` of an outbox reports once. Raises NotStored if the report is not stored, and if
+        a report of that user was stored or declined before: then nothing is sent, whatever the
+        value is. A report that was made before and is waiting is sent instead of this value; the
+        result says so.
         """
         return run_sync(self.submit_async(value, user, ticket))
 
-    async def submit_async(self, value: Any, user: str = "", ticket: str | bytes | None = None) -> SubmissionResult:
-        """The same without blocking."""
+    async def submit_async(
+        self, value: Any, user: str = "", ticket: str | bytes | None = None
+    ) -> SubmissionResult:
+        """Asynchronous `submit`."""
         await self._prepare()
         tickets = self.checked_tickets([] if ticket is None else [ticket])
         inputs = self.task.query.inputs([value], self.task.protocol.step)
-        done = await self._new_submission(1).submit_all(Participants(inputs, [self.outbox.user(user)]), tickets)
+        done = await self._new_submission(1).submit_all(
+            Participants(inputs, [self.outbox.user(user)]), tickets
+        )
         answer = done.answers[0]
         if answer.status != "stored" or answer.before:
-            raise NotStored(replace(answer, sentence=already_reported_text(answer, self.outbox.path, user, "user=")))
+            raise NotStored(
+                replace(
+                    answer, sentence=already_reported_text(answer, self.outbox.path, user, "user=")
+                )
+            )
         return replace(answer, sentence=RESUMED_MESSAGE) if done.resumed else answer
 
     def decline(self, user: str = "") -> bool:
-        """Throw away the report that waits for a user, if there is one; none is made for that round any more, by whatever process.
+        """Delete the waiting report of a user, if any, and forbid reports for this round.
 
-        True: nothing was sent, and nothing will be.
-        False: sending had begun, so it may have been sent; it is not sent again. Raises NotStored if it was stored before.
+        Returns True if nothing was or will be sent, and False if sending had begun: the report may
+        have been sent, and is not sent again. Raises NotStored if it was stored before.
         """
         return run_sync(self.decline_async(user))
 
     async def decline_async(self, user: str = "") -> bool:
-        """The same without blocking."""
+        """Asynchronous `decline`."""
         await self._load()
         entry = await asyncio.to_thread(self._new_submission(1).declined, self.outbox.user(user))
         if entry.state != "declined":
@@ -168,31 +213,33 @@ class Client(Brief):
         self,
         values: Any,
         *,
-        column: str | Sequence[str] | None = None,
-        user_column: str | None = None,
-        per_user: PerUser | None = None,
-        coordinates: CoordinateKind | None = None,
-        drop_missing: bool = False,
-        drop_outside: bool = False,
-        clamp: bool = False,
         tickets: Sequence[str | bytes] = (),
         concurrency: int = CONCURRENCY,
+        **reading: Unpack[ReadingArguments],
     ) -> Submitted:
-        """Take part for many people: `values` as `Task.randomize` takes them, or the path of a CSV or Parquet file.
+        """Take part for many people.
 
-        People are known by the `user_column`, or by their row in this file (these values): the same call again sends what is missing.
-        All values are checked before the first is sent. `tickets` are handed out in their order.
+        People are identified by `user_column`, or by their row in this file (or in these values):
+        repeating the call sends what is missing. All values are checked before the first is sent.
+
+        Args:
+            values: as for `Task.randomize`, or the path of a CSV or Parquet file.
+            tickets: assigned in this order.
         """
-        names: list[str] = [] if column is None else [column] if isinstance(column, str) else list(column)
-        reading = {"user_column": user_column, "per_user": per_user, "coordinates": coordinates, "drop_missing": drop_missing,
-                   "drop_outside": drop_outside, "clamp": clamp}  # fmt: skip
-        return run_sync(self._submit_many(values, names, reading, tickets, concurrency))
+        check_argument_names(reading)
+        return run_sync(self._submit_many(values, reading, tickets, concurrency))
 
     async def _submit_many(
-        self, values: Any, column: list[str], reading: dict[str, Any], tickets: Sequence[str | bytes], concurrency: int
+        self,
+        values: Any,
+        reading: ReadingArguments,
+        tickets: Sequence[str | bytes],
+        concurrency: int,
     ) -> Submitted:
         await self._prepare()
-        participants = await asyncio.to_thread(read_participants, self.task, lambda: self.outbox, values, column, reading)
+        participants = await asyncio.to_thread(
+            read_participants, self.task, lambda: self.outbox, values, reading
+        )
         return await self.submit_crowd(participants, tickets, concurrency)
 
     async def submit_crowd(
@@ -202,26 +249,34 @@ class Client(Brief):
         concurrency: int = CONCURRENCY,
         tell: Callable[[str], None] = lambda _: None,
     ) -> Submitted:
-        """Take part for people whose values are read already."""
+        """Take part for people whose values have been read already."""
         await self._prepare()
-        return await self._new_submission(concurrency, tell).submit_all(participants, self.checked_tickets(tickets))
+        return await self._new_submission(concurrency, tell).submit_all(
+            participants, self.checked_tickets(tickets)
+        )
 
     def resend(self) -> Submitted:
-        """Send what is written down and was not acknowledged."""
+        """Send the reports in the outbox that were not acknowledged."""
         return run_sync(self.resend_async())
 
-    async def resend_async(self, concurrency: int = CONCURRENCY, tell: Callable[[str], None] = lambda _: None) -> Submitted:
-        """The same without blocking."""
+    async def resend_async(
+        self, concurrency: int = CONCURRENCY, tell: Callable[[str], None] = lambda _: None
+    ) -> Submitted:
+        """Asynchronous `resend`."""
         await self._prepare()
         return await self._new_submission(concurrency, tell).resend_all()
 
-    def _new_submission(self, concurrency: int, tell: Callable[[str], None] = lambda _: None) -> Submitting:
+    def _new_submission(
+        self, concurrency: int, tell: Callable[[str], None] = lambda _: None
+    ) -> Submitting:
         if not 1 <= concurrency <= 1000:
-            raise InputError(f"concurrency must be a whole number from 1 to 1000, got {concurrency!r}.")
+            raise InputError(
+                f"concurrency must be a whole number from 1 to 1000, got {concurrency!r}."
+            )
         return Submitting(self._collections, self.outbox, self._patience, concurrency, tell)
 
     def checked_tickets(self, tickets: Sequence[str | bytes]) -> list[bytes]:
-        """As bytes, if the collection asks for tickets; refused where they do not fit."""
+        """Parse tickets; raises if the collection takes reports without tickets."""
         if tickets and not self.collections[0].terms.ticket:
             raise InputError("this collection takes reports without tickets; leave the ticket out.")
         return [parse_ticket(ticket) for ticket in tickets]
@@ -239,7 +294,11 @@ class Client(Brief):
         self.close()
 
     def __repr__(self) -> str:
-        return f"Client({', '.join(str(source) if not isinstance(source, Collection) else source.digest[:16] for source in self._sources)})"
+        names = [
+            source.digest[:16] if isinstance(source, Collection) else str(source)
+            for source in self._sources
+        ]
+        return f"Client({', '.join(names)})"
 
 
 def _is_address(source: CollectionSource) -> bool:
@@ -247,8 +306,15 @@ def _is_address(source: CollectionSource) -> bool:
 
 
 def _outbox_of(sources: Sequence[CollectionSource], outbox: str | Path | None) -> Path | None:
-    """The file that is named, or one for all collections that lie in the same folder: so a second one of the same round is refused."""
+    """Return the outbox: the given one, or one that all collections in a folder share.
+
+    Sharing it means that a second collection of the same round is rejected.
+    """
     if outbox is not None:
         return Path(outbox)
     first = sources[0]
-    return None if isinstance(first, Collection) or _is_address(first) else Path(first).with_name(OUTBOX)
+    return (
+        None
+        if isinstance(first, Collection) or _is_address(first)
+        else Path(first).with_name(OUTBOX)
+    )

@@ -1,8 +1,9 @@
-"""Sealed reports on their way: written down before they are sent, so that whatever happens nobody's value is randomized twice.
+"""Outbox of sealed reports, stored before they are sent, so that no value is randomized twice.
 
-An SQLite file. A person is in it once for each task and round, whichever collection her report is for, and several processes may use it.
-Names are not kept, only their hashes under a random key of the file. What the shuffler has acknowledged is deleted, except that it was, and
-when. Nothing is kept by which a value could be recognised: not even a hash, because there are few values to try.
+The outbox is an SQLite file that several processes may use. It has one entry for a person, task and
+round, whichever collection the report is for. Names are stored as hashes under a random key of the
+file. An acknowledged report is deleted; only the fact and its time remain. Nothing is stored from
+which a value could be recovered, not even a hash, because all values could be tried.
 """
 
 from __future__ import annotations
@@ -24,12 +25,13 @@ from metricshuffle.errors import InputError
 from metricshuffle.files import check_leads_somewhere
 
 State = Literal["made", "sending", "sent", "late", "declined"]
-"""Nothing has left this machine; it may have; the shuffler has acknowledged it; it came too late, perhaps; it was declined."""
+"""Meanings, in this order: not sent; possibly sent; acknowledged; possibly too late; declined."""
 APPLICATION = 0x4D534F58
-"""By this SQLite tells an outbox from other databases."""
-WHO_BYTES, TICKET_HASH_BYTES = 32, 32
+"""Application id of an outbox in SQLite."""
+WHO_BYTES = 32
+TICKET_HASH_BYTES = 32
 LOCK_SECONDS = 30.0
-"""Seconds that one process waits for another."""
+"""Seconds that a process waits for another one."""
 QUERY_BATCH_SIZE = 500
 ENTRY_COLUMNS = "who, collection, state, answer, at, tried"
 VERSION = 1
@@ -43,7 +45,7 @@ CREATE TABLE IF NOT EXISTS reports (
     CHECK ((report IS NULL) = (state NOT IN ('made', 'sending'))),
     PRIMARY KEY (task, round, who)
 ) WITHOUT ROWID;
-"""
+"""  # noqa: E501
 SCHEMA = f"""
 CREATE TABLE IF NOT EXISTS about (salt BLOB NOT NULL);
 {REPORTS.strip()}
@@ -51,7 +53,7 @@ CREATE TABLE IF NOT EXISTS tickets (
     collection TEXT NOT NULL, ticket BLOB NOT NULL, who BLOB NOT NULL, refused INTEGER NOT NULL DEFAULT 0,
     PRIMARY KEY (collection, ticket)
 ) WITHOUT ROWID;
-"""
+"""  # noqa: E501
 
 FROM_VERSION_0 = f"""
 ALTER TABLE reports RENAME TO reports_before;
@@ -60,13 +62,16 @@ INSERT INTO reports (task, round, who, collection, report, boxes, answer, state)
     SELECT task, round, who, collection, report, boxes, answer,
     CASE standing WHEN 'waiting' THEN 'sending' WHEN 'stored' THEN 'sent' ELSE standing END FROM reports_before;
 DROP TABLE reports_before;
-"""  # noqa: S608
-"""It did not note whether sending had begun, nor when: what waits may have been sent."""
+"""  # noqa: E501, S608
+"""Version 0 did not store whether sending had begun: a waiting report may have been sent."""
 
 
 @dataclass(frozen=True)
 class SealedReport:
-    """A person's report. `boxes` are kept where there are tickets, because one that is refused may be replaced by another."""
+    """Sealed report of a person.
+
+    `boxes` are stored if there are tickets, because a refused ticket may be replaced.
+    """
 
     who: bytes
     collection: str
@@ -76,19 +81,19 @@ class SealedReport:
 
 @dataclass(frozen=True)
 class OutboxEntry:
-    """What the outbox knows of a person's report."""
+    """Entry of the outbox for a person's report."""
 
     who: bytes
     collection: str
     state: State
     answer: int
-    """The last status that the shuffler answered with; 0 if there was none."""
+    """Last status of the shuffler's answers; 0 without one."""
     at: int = 0
-    """Since when it is in this state, in seconds since 1970; 0 if that was not noted."""
+    """Time of this state in seconds since 1970; 0 if it was not stored."""
     tried: bool = False
-    """Whether it may have been sent before it was declined."""
+    """Whether the report may have been sent before it was declined."""
     fresh: bool = False
-    """Whether it was written down just now."""
+    """Whether this call stored it."""
 
     @property
     def waits(self) -> bool:
@@ -97,7 +102,7 @@ class OutboxEntry:
 
 @dataclass(frozen=True)
 class SettledReport:
-    """What became of a report that was sent."""
+    """Result of a report that was sent."""
 
     who: bytes
     state: State
@@ -105,7 +110,7 @@ class SettledReport:
 
 
 class Outbox:
-    """An open file. Every method is one transaction, durable when it returns."""
+    """Open outbox file. Every method is one transaction, durable when it returns."""
 
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
@@ -116,31 +121,51 @@ class Outbox:
 
     def _opened(self) -> sqlite3.Connection:
         if not self.path.parent.is_dir():
-            raise InputError(f"the outbox {self.path} lies in a folder that does not exist; make {self.path.parent} first.")
+            raise InputError(
+                f"the outbox {self.path} lies in a folder that does not exist; make "
+                f"{self.path.parent} first."
+            )
         check_leads_somewhere(self.path)
         if os.name == "posix" and self.path.is_file() and self.path.stat().st_mode & stat.S_IWOTH:
-            raise InputError(f"everybody on this machine can change the outbox {self.path}; chmod 600 {self.path} if nobody did.")
-        try:  # for its owner alone
+            raise InputError(
+                f"any user of this machine can change the outbox {self.path}; run chmod 600 "
+                f"{self.path} if no one did."
+            )
+        try:  # private to its owner
             os.close(os.open(self.path, os.O_RDWR | os.O_CREAT, 0o600))
         except OSError as error:
-            raise InputError(f"cannot write the outbox {self.path}: {error.strerror or error}.") from None
-        connection = sqlite3.connect(self.path, timeout=LOCK_SECONDS, isolation_level=None, check_same_thread=False)
+            raise InputError(
+                f"cannot write the outbox {self.path}: {error.strerror or error}."
+            ) from None
+        connection = sqlite3.connect(
+            self.path, timeout=LOCK_SECONDS, isolation_level=None, check_same_thread=False
+        )
         for setting in ("synchronous = EXTRA", "secure_delete = ON", "trusted_schema = OFF"):
             connection.execute(f"PRAGMA {setting}")
         return connection
 
     def _prepare(self) -> bytes:
-        """The tables, made if the file is new, and the key of its names."""
+        """Create the tables of a new file; return the key that hashes names."""
         connection = self._connection
         with self._transaction():
             (named,), (version,), (tables,) = (
                 connection.execute(question).fetchone()
-                for question in ("PRAGMA application_id", "PRAGMA user_version", "SELECT count(*) FROM sqlite_master")
+                for question in (
+                    "PRAGMA application_id",
+                    "PRAGMA user_version",
+                    "SELECT count(*) FROM sqlite_master",
+                )
             )
             if named != APPLICATION and tables:
-                raise InputError(f"{self.path} is a database of something else and not an outbox; name another file with --outbox.")
+                raise InputError(
+                    f"{self.path} is a database of another program and not an outbox; name "
+                    "another file with --outbox."
+                )
             if version > VERSION:
-                raise InputError(f"the outbox {self.path} was written by a newer version of metricshuffle; use that one.")
+                raise InputError(
+                    f"the outbox {self.path} was written by a newer version of "
+                    "metricshuffle; use that one."
+                )
             if version < VERSION or not tables:
                 for statement in (FROM_VERSION_0 if tables else SCHEMA).split(";\n"):
                     connection.execute(statement)
@@ -152,13 +177,14 @@ class Outbox:
 
     @contextmanager
     def _sqlite_errors(self) -> Iterator[None]:
-        """What SQLite says, in a sentence."""
+        """Turn an SQLite error into a sentence."""
         try:
             yield
         except sqlite3.Error as error:
             raise InputError(
-                f"cannot use the outbox {self.path}, where sealed reports are kept until they are stored ({error}); nothing was sent that "
-                "is not written down; name another file with --outbox only if nobody in this one has reported."
+                f"cannot use the outbox {self.path}, which stores sealed reports until they "
+                f"are acknowledged ({error}). Nothing was sent that is not stored there; name "
+                "another file with --outbox only if no one in this one has reported."
             ) from None
 
     @contextmanager
@@ -176,14 +202,14 @@ class Outbox:
         with self._lock:
             self._connection.close()
 
-    # Who
+    # People
 
     def user(self, name: str) -> bytes:
-        """Stands for a person who has a name."""
+        """Id of a person by name."""
         return self._hash(b"user\0" + name.encode())
 
     def row(self, source: bytes, row: int) -> bytes:
-        """Stands for a row of a file with that hash."""
+        """Id of a person by row, in a file with that hash."""
         return self._hash(b"row\0" + source + row.to_bytes(8, "little"))
 
     def _hash(self, text: bytes) -> bytes:
@@ -192,118 +218,156 @@ class Outbox:
     # Reports
 
     def held(self, task: str, round: int, people: Sequence[bytes]) -> dict[bytes, OutboxEntry]:
-        """Of those people the ones who are in it."""
+        """Entries of those people who are in the outbox."""
         entries: dict[bytes, OutboxEntry] = {}
         with self._lock, self._sqlite_errors():
             for start in range(0, len(people), QUERY_BATCH_SIZE):
                 some = people[start : start + QUERY_BATCH_SIZE]
                 marks = ", ".join("?" * len(some))
                 rows = self._connection.execute(
-                    f"SELECT {ENTRY_COLUMNS} FROM reports WHERE task = ? AND round = ? AND who IN ({marks})",  # noqa: S608
+                    f"SELECT {ENTRY_COLUMNS} FROM reports WHERE task = ? AND round = ? AND "  # noqa: S608
+                    f"who IN ({marks})",
                     (task, round, *some),
                 )
                 entries |= {bytes(row[0]): _entry_of(row) for row in rows}
         return entries
 
-    def keep(self, task: str, round: int, reports: Iterable[SealedReport], state: State = "made") -> dict[bytes, OutboxEntry]:
-        """Write reports down, all of them or none; whoever was quicker stays, and her report is the one to send.
+    def keep(
+        self, task: str, round: int, reports: Iterable[SealedReport], state: State = "made"
+    ) -> dict[bytes, OutboxEntry]:
+        """Store reports, all or none; a person's existing report remains, and is the one to send.
 
-        Those that are sent at once are written down as `sending` right away.
+        Reports that are sent at once are stored as `sending`.
         """
         entries: dict[bytes, OutboxEntry] = {}
         with self._transaction() as connection:
             for new in reports:
                 inserted = connection.execute(
-                    "INSERT INTO reports (task, round, who, collection, report, boxes, state, at) VALUES (?, ?, ?, ?, ?, ?, ?, ?) "
+                    "INSERT INTO reports (task, round, who, collection, report, boxes, "
+                    "state, at) VALUES (?, ?, ?, ?, ?, ?, ?, ?) "
                     "ON CONFLICT DO NOTHING",
-                    (task, round, new.who, new.collection, new.report, new.boxes, state, int(time.time())),
+                    (
+                        task,
+                        round,
+                        new.who,
+                        new.collection,
+                        new.report,
+                        new.boxes,
+                        state,
+                        int(time.time()),
+                    ),
                 )
-                entries[new.who] = replace(self._row(task, round, new.who), fresh=inserted.rowcount == 1)
+                entries[new.who] = replace(
+                    self._row(task, round, new.who), fresh=inserted.rowcount == 1
+                )
         return entries
 
     def _row(self, task: str, round: int, who: bytes) -> OutboxEntry:
-        """Of somebody who is in it."""
+        """Entry of a person who is in the outbox."""
         question = f"SELECT {ENTRY_COLUMNS} FROM reports WHERE task = ? AND round = ? AND who = ?"  # noqa: S608
         return _entry_of(self._connection.execute(question, (task, round, who)).fetchone())
 
     def report(self, task: str, round: int, who: bytes) -> SealedReport | None:
-        """The bytes that wait; None if they were sent or declined."""
+        """Return the waiting report; None if it was sent or declined."""
         with self._lock, self._sqlite_errors():
-            question = "SELECT collection, report, boxes FROM reports WHERE task = ? AND round = ? AND who = ? AND report IS NOT NULL"
+            question = (
+                "SELECT collection, report, boxes FROM reports WHERE task = ? AND round = ? "
+                "AND who = ? AND report IS NOT NULL"
+            )
             row = self._connection.execute(question, (task, round, who)).fetchone()
         return None if row is None else SealedReport(who, *row)
 
     def begin(self, task: str, round: int, who: bytes) -> SealedReport | None:
-        """The bytes to post now, from here on `sending`; None if they were sent or declined. To be asked right before every post."""
+        """Mark a report as `sending` and return it; None if it was sent or declined.
+
+        Must be called before every post.
+        """
         with self._lock, self._sqlite_errors():
-            question = "SELECT 1 FROM reports WHERE task = ? AND round = ? AND who = ? AND state = 'made'"
+            question = (
+                "SELECT 1 FROM reports WHERE task = ? AND round = ? AND who = ? AND state = 'made'"
+            )
             is_new = self._connection.execute(question, (task, round, who)).fetchone() is not None
         if is_new:
             with self._transaction() as connection:
                 connection.execute(
-                    "UPDATE reports SET state = 'sending', at = ? WHERE task = ? AND round = ? AND who = ? AND state = 'made'",
+                    "UPDATE reports SET state = 'sending', at = ? WHERE task = ? AND round "
+                    "= ? AND who = ? AND state = 'made'",
                     (int(time.time()), task, round, who),
                 )
         return self.report(task, round, who)
 
     def decline(self, task: str, round: int, who: bytes, collection: str) -> OutboxEntry:
-        """Throw away what waits, and never send it; what the outbox knows then. `tried`: it may be sent.
+        """Delete a waiting report and never send it; return the entry.
 
-        If nothing was made yet, that is noted for the `collection`: another process may be about to make it.
+        `tried` means that it may have been sent. If there is no report yet, the entry is stored for
+        the `collection`, because another process may be making one.
         """
         with self._transaction() as connection:
             connection.execute(
-                "INSERT INTO reports (task, round, who, collection, state, at) VALUES (?, ?, ?, ?, 'declined', ?) ON CONFLICT DO NOTHING",
+                "INSERT INTO reports (task, round, who, collection, state, at) VALUES (?, "
+                "?, ?, ?, 'declined', ?) ON CONFLICT DO NOTHING",
                 (task, round, who, collection, int(time.time())),
             )
             connection.execute(
-                "UPDATE reports SET tried = (state = 'sending'), state = 'declined', at = ?, report = NULL, boxes = NULL "
+                "UPDATE reports SET tried = (state = 'sending'), state = 'declined', at = "
+                "?, report = NULL, boxes = NULL "
                 "WHERE task = ? AND round = ? AND who = ? AND state IN ('made', 'sending')",
                 (int(time.time()), task, round, who),
             )
             return self._row(task, round, who)
 
     def replace(self, task: str, round: int, who: bytes, before: int, report: bytes) -> None:
-        """The same boxes with another ticket, if the last answer is still the one that refused the first ticket."""
+        """Store the same boxes with another ticket, if the last answer still refuses the old."""
         with self._transaction() as connection:
             connection.execute(
-                "UPDATE reports SET report = ?, answer = 0 WHERE task = ? AND round = ? AND who = ? AND answer = ? AND report IS NOT NULL",
+                "UPDATE reports SET report = ?, answer = 0 WHERE task = ? AND round = ? "
+                "AND who = ? AND answer = ? AND report IS NOT NULL",
                 (report, task, round, who, before),
             )
 
     def settle(self, task: str, round: int, settled: Iterable[SettledReport]) -> None:
-        """Note what was answered. What is stored stays stored, whatever another process was told afterwards, or was declined since."""
+        """Store answers.
+
+        A stored report stays stored, whatever another process was answered or declined later.
+        """
         with self._transaction() as connection:
             for news in settled:
                 gone = "" if news.state == "sending" else ", report = NULL, boxes = NULL"
                 connection.execute(
-                    f"UPDATE reports SET state = ?, answer = ?, at = ?{gone} WHERE task = ? AND round = ? AND who = ? "  # noqa: S608
-                    "AND (state IN ('made', 'sending') OR (state IN ('late', 'declined') AND ? = 'sent'))",
+                    f"UPDATE reports SET state = ?, answer = ?, at = ?{gone} WHERE task = "  # noqa: S608
+                    "? AND round = ? AND who = ? "
+                    "AND (state IN ('made', 'sending') OR (state IN ('late', 'declined') "
+                    "AND ? = 'sent'))",
                     (news.state, news.answer, int(time.time()), task, round, news.who, news.state),
                 )
 
     def waiting(self, task: str, round: int, collections: Sequence[str]) -> list[OutboxEntry]:
-        """Everybody whose report for one of these collections is not acknowledged."""
+        """Entries for these collections that are not acknowledged."""
         with self._lock, self._sqlite_errors():
             rows = self._connection.execute(
-                f"SELECT {ENTRY_COLUMNS} FROM reports WHERE task = ? AND round = ? AND state IN ('made', 'sending')",  # noqa: S608
+                f"SELECT {ENTRY_COLUMNS} FROM reports WHERE task = ? AND round = ? AND "  # noqa: S608
+                "state IN ('made', 'sending')",
                 (task, round),
             )
             return [entry for entry in map(_entry_of, rows) if entry.collection in collections]
 
     # Tickets
 
-    def tickets_for(self, people: Mapping[bytes, str], offered: Sequence[bytes], collections: Sequence[str]) -> dict[bytes, bytes]:
-        """A ticket for each of those people (who -> collection), out of those that are offered: her own again, or the next nobody had.
+    def tickets_for(
+        self, people: Mapping[bytes, str], offered: Sequence[bytes], collections: Sequence[str]
+    ) -> dict[bytes, bytes]:
+        """Assign tickets to people (who -> collection): their own again, or the next unused one.
 
-        One that was refused, or is somebody's in one of the `collections`, is not given to anybody else. Raises if there are too few, and
-        then nobody has got one.
+        A ticket that was refused, or belongs to another person in one of the `collections`, is not
+        assigned. Raises if there are too few, and assigns none then.
         """
         hashes = {ticket_hash(ticket): ticket for ticket in offered}
         assigned: dict[bytes, bytes] = {}
         with self._transaction() as connection:
             taken = set()
-            for collection, ticket, who, refused in connection.execute("SELECT collection, ticket, who, refused FROM tickets"):
+            for collection, ticket, who, refused in connection.execute(
+                "SELECT collection, ticket, who, refused FROM tickets"
+            ):
                 if collection not in collections:
                     continue
                 taken.add(bytes(ticket))
@@ -313,18 +377,25 @@ class Outbox:
             without = [who for who in people if who not in assigned]
             if len(free) < len(without):
                 raise InputError(
-                    f"{len(without):,} more {'people need' if len(without) != 1 else 'person needs'} a ticket, and of the "
-                    f"{len(offered):,} that are offered {len(free):,} were never used; nothing was sent for them. Ask for more tickets."
+                    f"{len(without):,} more "
+                    f"{'people need' if len(without) != 1 else 'person needs'} a ticket, "
+                    "and of the "
+                    f"{len(offered):,} that are offered {len(free):,} were never used; "
+                    "nothing was sent for them. Ask for more tickets."
                 )
             for who, hashed in zip(without, free, strict=False):
-                connection.execute("INSERT INTO tickets VALUES (?, ?, ?, 0)", (people[who], hashed, who))
+                connection.execute(
+                    "INSERT INTO tickets VALUES (?, ?, ?, 0)", (people[who], hashed, who)
+                )
                 assigned[who] = hashes[hashed]
         return assigned
 
     def refuse_tickets(self, people: Iterable[tuple[bytes, str]]) -> None:
-        """The tickets that these people (who, collection) had are not accepted."""
+        """Mark the tickets of these people (who, collection) as refused."""
         with self._transaction() as connection:
-            connection.executemany("UPDATE tickets SET refused = 1 WHERE who = ? AND collection = ?", people)
+            connection.executemany(
+                "UPDATE tickets SET refused = 1 WHERE who = ? AND collection = ?", people
+            )
 
 
 def _entry_of(row: tuple[bytes, str, State, int, int, int]) -> OutboxEntry:

@@ -1,4 +1,4 @@
-"""Many people's values, each with what stands for its person in the outbox: her name, or her row in this very file."""
+"""Values of many people, each with the person's id in the outbox: by name, or by row."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import hashlib
 import shutil
 import tempfile
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
@@ -16,12 +16,13 @@ from typing import Any
 import numpy as np
 
 from metricshuffle.collection.client.outbox import Outbox
-from metricshuffle.data import ARGUMENTS, frame_table, is_table, open_columns
+from metricshuffle.data import frame_table, is_table, open_columns
 from metricshuffle.data.frames import has_arrow_interface
+from metricshuffle.data.query_values import join_parts
 from metricshuffle.data.rows import Rows
-from metricshuffle.data.value_parts import join_parts
+from metricshuffle.data.value_reading import ReadingArguments
 from metricshuffle.display import Brief
-from metricshuffle.errors import InputError, InputWarning
+from metricshuffle.errors import InputError, InputWarning, argument
 from metricshuffle.files import is_stream, open_bytes
 from metricshuffle.queries.query import Inputs
 from metricshuffle.tasks.task import Task
@@ -29,20 +30,23 @@ from metricshuffle.tasks.task import Task
 
 @dataclass(frozen=True, eq=False)
 class Participants(Brief):
-    """Validated values, and who holds each of them."""
+    """Validated values, and the person of each."""
 
     inputs: Inputs
     people: Sequence[bytes]
 
     def __post_init__(self) -> None:
         if len(self.people) != self.inputs.people or len(set(self.people)) != len(self.people):
-            raise InputError(f"{self.inputs.people:,} values belong to {len(set(self.people)):,} people; everybody reports once.")
+            raise InputError(
+                f"{self.inputs.people:,} values belong to {len(set(self.people)):,} people; "
+                "each person reports once."
+            )
 
     def __len__(self) -> int:
         return len(self.people)
 
     def values(self, chosen: Sequence[int]) -> Inputs:
-        """Those of some people."""
+        """Values of some people."""
         inputs = self.inputs
         if inputs.sizes is None:
             return Inputs(inputs.query, inputs.numbers[list(chosen)])
@@ -52,36 +56,48 @@ class Participants(Brief):
 
 
 def read_participants(
-    task: Task, outbox: Callable[[], Outbox], values: Any, column: Sequence[str], reading: Mapping[str, Any]
+    task: Task, outbox: Callable[[], Outbox], values: Any, reading: ReadingArguments
 ) -> Participants:
-    """From a path, a frame or table, or a plain list; `reading` are the options of `Task.randomize`."""
-    query, step, clamp = task.query, task.protocol.step, bool(reading.get("clamp"))
-    if isinstance(values, str | Path):
-        rows = Rows.of(partial(open_columns, Path(values)), query, column, spelling=ARGUMENTS, **reading)
-        participants = participants_from_rows(task, outbox, rows, hash_file(values))
-        _warn(rows)
+    """Read the values of all people from a path, a frame or table, or a plain list."""
+    query = task.query
+    column = reading.get("column")
+    is_file = isinstance(values, str | Path)
+    if is_file or is_table(values) or (column and has_arrow_interface(values)):
+        if not is_file and not column:
+            raise InputError(
+                f"{argument('column')} must say which column of the table holds the values."
+            )
+        opened = partial(open_columns, Path(values)) if is_file else partial(frame_table, values)
+        rows = Rows.of(opened, query, **reading)
+        participants = participants_from_rows(
+            task, outbox, rows, hash_file(values) if is_file else None
+        )
+        for remark in rows.remarks:
+            warnings.warn(remark, InputWarning, stacklevel=3)
         return participants
-    if is_table(values) or (column and has_arrow_interface(values)):
-        if not column:
-            raise InputError("say which column of the table holds the values, column=.")
-        rows = Rows.of(partial(frame_table, values), query, column, spelling=ARGUMENTS, **reading)
-        participants = participants_from_rows(task, outbox, rows)
-        _warn(rows)
-        return participants
-    named = next((name for name, value in {"column": column or None, **reading}.items() if value and name != "clamp"), None)
+    named = next((name for name, value in reading.items() if value and name != "clamp"), None)
     if named is not None:
-        raise InputError(f"{named}= is for a file, a frame or a table with named columns, and this is a {type(values).__name__}.")
-    inputs = query.inputs(values, step, clamp=clamp)
-    source, row_of = _content_hash(inputs), outbox().row
+        raise InputError(
+            f"{argument(named)} is for a file, a frame or a table with named columns, and "
+            f"this is a {type(values).__name__}."
+        )
+    inputs = query.inputs(values, task.protocol.step, clamp=reading.get("clamp", False))
+    source = _content_hash(inputs)
+    row_of = outbox().row
     return Participants(inputs, [row_of(source, row) for row in range(inputs.people)])
 
 
 def participants_from_rows(
-    task: Task, outbox: Callable[[], Outbox], rows: Rows, source: bytes | None = None, log: Callable[[str], None] = lambda _: None
+    task: Task,
+    outbox: Callable[[], Outbox],
+    rows: Rows,
+    source: bytes | None = None,
+    log: Callable[[str], None] = lambda _: None,
 ) -> Participants:
-    """Everybody in a table, read to its end: what is wrong anywhere is told before anything is sent. `source` is the hash of its file.
+    """Read a table to its end, so that errors are raised before anything is sent.
 
-    (Half a file that was sent before it was corrected would be another file, whose rows are sent again.) The outbox is opened after that.
+    `source` is the hash of the file. If half of a file was sent and the file is then corrected, it
+    counts as another file, whose rows are all sent. The outbox is opened after reading.
     """
     whose: list[str | int] = []
     values = join_parts(replace(rows, whose=whose).parts(log))
@@ -93,13 +109,8 @@ def participants_from_rows(
     return Participants(inputs, [open_outbox.row(source, int(place)) for place in whose])
 
 
-def _warn(rows: Rows) -> None:
-    for remark in rows.remarks:
-        warnings.warn(remark, InputWarning, stacklevel=4)
-
-
 def _content_hash(inputs: Inputs) -> bytes:
-    """A hash of the values themselves, where there is no file."""
+    """Hash of the values, for input without a file."""
     digest = hashlib.sha256(inputs.numbers.astype("<i8").tobytes())
     digest.update(b"" if inputs.sizes is None else inputs.sizes.astype("<i8").tobytes())
     return digest.digest()
@@ -116,7 +127,7 @@ def hash_file(path: str | Path) -> bytes:
 
 @contextmanager
 def as_rereadable_file(path: Path) -> Iterator[Path]:
-    """The file itself, or a copy of what comes through a pipe, for its owner alone and gone afterwards: it is read twice."""
+    """Yield the file, or a temporary private copy of a pipe, because it is read twice."""
     if not is_stream(path):
         yield path
         return

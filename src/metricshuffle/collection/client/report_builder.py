@@ -1,4 +1,4 @@
-"""Sealed reports of validated values: randomized, taken apart into messages, each message sealed by itself."""
+"""Construction of sealed reports from validated values: randomize, split, seal each message."""
 
 from __future__ import annotations
 
@@ -13,46 +13,72 @@ from metricshuffle.queries.query import Inputs
 from metricshuffle.randomness import Randomness
 
 
-def seal_reports(collection: Collection, inputs: Inputs, people: Sequence[bytes], tickets: Sequence[bytes]) -> list[SealedReport]:
-    """A report for each of those people. The randomness is the system's: there is no seeded way through here."""
-    sealing, keys = collection.sealing, collection.keys
-    payloads = collection.form.split_messages(collection.task.protocol.messages(inputs, Randomness.system()))
+def seal_reports(
+    collection: Collection, inputs: Inputs, people: Sequence[bytes], tickets: Sequence[bytes]
+) -> list[SealedReport]:
+    """Make a report for each person, with randomness of the operating system; there is no seed."""
+    sealing = collection.sealing
+    keys = collection.keys
+    payloads = collection.form.split_messages(
+        collection.task.protocol.messages(inputs, Randomness.system())
+    )
     reports = []
     for who, ticket, messages in zip(people, tickets, payloads, strict=True):
         boxes = sealing.boxes([message.tobytes() for message in messages], keys[:-1])
         kept_boxes = b"".join(boxes) if sealing.ticket else None
-        reports.append(SealedReport(who, collection.digest, sealing.closed(boxes, keys[-1], ticket), kept_boxes))
+        reports.append(
+            SealedReport(
+                who, collection.digest, sealing.closed(boxes, keys[-1], ticket), kept_boxes
+            )
+        )
     return reports
 
 
 def reseal_report(collection: Collection, boxes: bytes, ticket: bytes) -> bytes:
-    """The same messages with another ticket: nothing is randomized, and nothing is sealed for the analyst, a second time."""
-    sealing, size = collection.sealing, collection.sealing.inner_size
-    return sealing.closed([boxes[start : start + size] for start in range(0, len(boxes), size)], collection.keys[-1], ticket)
+    """Seal the same boxes with another ticket; nothing is randomized or sealed again."""
+    sealing = collection.sealing
+    size = collection.sealing.inner_size
+    return sealing.closed(
+        [boxes[start : start + size] for start in range(0, len(boxes), size)],
+        collection.keys[-1],
+        ticket,
+    )
 
 
 def draw_collection(collections: Sequence[Collection]) -> Collection:
-    """One of them, each as likely as any other."""
+    """Draw a part uniformly at random."""
     return collections[secrets.randbelow(len(collections))]
 
 
 def check_split(collections: Sequence[Collection]) -> None:
-    """Raise unless several collections are all parts of one split; a single part may be given to somebody who was told which."""
+    """Raise unless several collections are all parts of one split; a single part is allowed."""
     if len(collections) == 1:
         return
     first = collections[0]
-    kinds = {(part.task.digest, part.terms.round, part.terms.split[1], part.terms.admission) for part in collections}
+    kinds = {
+        (part.task.digest, part.terms.round, part.terms.split[1], part.terms.admission)
+        for part in collections
+    }
     parts = [part.terms.split[0] for part in collections]
     if len(kinds) != 1 or len(set(parts)) != len(parts):
-        raise PlanError("these collections are not the parts of one split; give one collection, or all parts that were opened together.")
+        raise PlanError(
+            "these collections are not the parts of one split; give one collection, or all "
+            "parts that were opened together."
+        )
     if first.terms.ticket:
-        raise PlanError("a ticket is for one part of a split; give the collection that yours is for, and not all parts.")
+        raise PlanError(
+            "a ticket is for one part of a split; give the collection that yours is for, "
+            "and not all parts."
+        )
     if len(parts) != first.terms.split[1]:
-        raise PlanError(f"this split has {first.terms.split[1]} parts, and {len(parts)} are given; everybody draws one of all of them.")
+        raise PlanError(
+            f"this split has {first.terms.split[1]} parts, and {len(parts)} are given; each "
+            "person draws one of all of them."
+        )
 
 
 def parse_ticket(text: str | bytes) -> bytes:
-    """A ticket from its hexadecimal digits."""
+    """Parse the hexadecimal digits of a ticket."""
     if isinstance(text, bytes) and len(text) == TICKET_BYTES:
         return text
     words = text.decode("ascii", "replace") if isinstance(text, bytes) else text
@@ -61,5 +87,8 @@ def parse_ticket(text: str | bytes) -> bytes:
     except ValueError:
         ticket = b""
     if len(ticket) != TICKET_BYTES:
-        raise InputError(f"a ticket is {2 * TICKET_BYTES} hexadecimal digits, and this one is not; check it letter by letter.")
+        raise InputError(
+            f"a ticket is {2 * TICKET_BYTES} hexadecimal digits, and this one is not; "
+            "check it letter by letter."
+        )
     return ticket

@@ -1,1 +1,1 @@
-"""The operator's interface of a running shuffler."""
+"""Operator's interface to a running shuffler."""

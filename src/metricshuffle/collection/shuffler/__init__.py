@@ -1,1 +1,1 @@
-"""The shuffler: admission, storage, mixing and release of sealed reports."""
+"""Shuffler: admission, storage, mixing and release of sealed reports."""

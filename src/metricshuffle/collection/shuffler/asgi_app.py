@@ -1,100 +1,141 @@
-"""The shuffler as an ASGI application: reports by a short way of their own, every other call in `build_application`.
+"""ASGI application of the shuffler. Reports take a fast path; other routes are in `routes`.
 
-A report's way is short because thousands come in a second: one match of the path, the length before anything is read, no object that is
-not needed. Nothing of a request is ever written down: no address, no tag, no time.
+Thousands of reports may arrive in a second, so their path needs one match, checks the length before
+it reads anything, and creates few objects. Nothing of a request is ever logged: no address, no tag,
+no time.
 """
 
 from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Awaitable, Callable, Iterable, MutableMapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from metricshuffle.collection.sealed_boxes import NotOpened
 from metricshuffle.collection.shuffler.ingest import Busy, Intake, NotOpenYet
 from metricshuffle.collection.shuffler.lifecycle import Shuffler
-from metricshuffle.collection.shuffler.routes import PUBLIC_PATH, build_application
-from metricshuffle.collection.store.interface import StoreError, Verdict
+from metricshuffle.collection.shuffler.log_events import LogEvent, failure_text
+from metricshuffle.collection.shuffler.readiness import Readiness, random_retry_after
+from metricshuffle.collection.shuffler.routes import (
+    PUBLIC_PATH,
+    build_application,
+    build_public_application,
+)
+from metricshuffle.collection.store.records import StoreError, Verdict
 from metricshuffle.collection.terms import canonical, origin_of
 
-Scope = MutableMapping[str, Any]
-Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
-Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+if TYPE_CHECKING:
+    from starlette.types import Message, Receive, Scope, Send
+
 Header = tuple[bytes, bytes]
 
 BODY_SECONDS = 10.0
-"""In which a report has arrived as a whole."""
+"""Time limit for a report to arrive."""
 STOP_GRACE_SECONDS = 1.0
-RETRY_SECONDS = 5
 REPORTS = re.compile(r"/v1/collections/([0-9a-f]{64})/reports")
 
 
 @dataclass(frozen=True)
 class Reply:
-    """An answer that is the same for everybody who gets it."""
+    """Answer that is constant, except for a random time until the client may send again."""
 
     status: int
     error: str = ""
     more: tuple[Header, ...] = ()
+    again: bool = False
+    """Whether the same report may be sent again later."""
 
     def __post_init__(self) -> None:
         body = canonical({"error": self.error}) if self.error else b""
         kind = ((b"content-type", b"application/json"),) if body else ()
-        headers = [*kind, (b"content-length", str(len(body)).encode()), (b"cache-control", b"no-store"), *self.more]
-        object.__setattr__(self, "_start", {"type": "http.response.start", "status": self.status, "headers": headers})
+        headers = [
+            *kind,
+            (b"content-length", str(len(body)).encode()),
+            (b"cache-control", b"no-store"),
+            *self.more,
+        ]
+        object.__setattr__(
+            self,
+            "_start",
+            {"type": "http.response.start", "status": self.status, "headers": headers},
+        )
         object.__setattr__(self, "_body", {"type": "http.response.body", "body": body})
 
     async def __call__(self, send: Send) -> None:
-        await send(getattr(self, "_start").copy())  # noqa: B009 - set above, in a frozen object
+        start = getattr(self, "_start").copy()  # noqa: B009 - set above, in a frozen object
+        if self.again:
+            retry = (b"retry-after", random_retry_after().encode())
+            start["headers"] = [*start["headers"], retry]
+        await send(start)
         await send(getattr(self, "_body").copy())  # noqa: B009
 
 
-RETRY_HEADERS = ((b"retry-after", str(RETRY_SECONDS).encode()),)
 STORED = Reply(204)
 UNKNOWN = Reply(404, "there is no such collection here.")
 NOT_POSTED = Reply(405, "a report is sent by POST.", ((b"allow", b"POST"),))
-BODY_TIMEOUT = Reply(408, f"the report did not arrive within {BODY_SECONDS:g} seconds; send it again.")
-FOREIGN_ORIGIN = Reply(403, "pages of that site may not send reports here; the operator allows a site with serve --origin.")
+BODY_TIMEOUT = Reply(
+    408, f"the report did not arrive within {BODY_SECONDS:g} seconds; send it again."
+)
+FOREIGN_ORIGIN = Reply(
+    403,
+    "pages of that site may not send reports here; the operator allows a site with serve --origin.",
+)
 CLOSED = Reply(410, "this collection is closed.")
 NO_LENGTH = Reply(411, "a report is sent with its length (Content-Length), and not in chunks.")
 TOO_LONG = Reply(413, "this is longer than a report of this collection.")
 UNREADABLE = Reply(422, "this report cannot be opened.")
-BUSY = Reply(429, "too many reports at once; send it again.", RETRY_HEADERS)
-NOT_YET = Reply(503, "this collection is not open yet; send it again later.", RETRY_HEADERS)
-TROUBLE = Reply(503, "reports cannot be stored now; send it again.", RETRY_HEADERS)
+BUSY = Reply(429, "too many reports at once; send it again.", again=True)
+NOT_YET = Reply(503, "this collection is not open yet; send it again later.", again=True)
+TROUBLE = Reply(503, "reports cannot be stored now; send it again.", again=True)
 FAULT = Reply(500, "the shuffler failed.")
 VERDICTS = {
     Verdict.STORED: STORED,
     Verdict.SAME: STORED,
-    Verdict.UNKNOWN_TICKET: Reply(403, "this ticket is none of this collection's."),
+    Verdict.UNKNOWN_TICKET: Reply(403, "unknown ticket."),
     Verdict.SPENT_TICKET: Reply(409, "this ticket was used for another report."),
     Verdict.CLOSED: CLOSED,
-    Verdict.FULL: Reply(429, "this collection has as many reports as it may take.", RETRY_HEADERS),
+    Verdict.FULL: Reply(429, "this collection has as many reports as it may take.", again=True),
 }
 
 
 class Application:
-    """All calls of one shuffler.
+    """ASGI application for all calls of one shuffler.
 
-    `origins` are other sites, whose pages may send reports: those of a site that is neither one of them nor the collection's own may not,
-    or any page could let those who visit it fill a collection. Programs name no site. `tell` gets what an operator should know.
+    Pages of the collection's own site and of `origins` may send reports; pages of other sites may
+    not, or any page could make its visitors fill a collection. Programs send no origin. `log` gets
+    messages for the operator.
     """
 
     def __init__(
-        self, shuffler: Shuffler, intake: Intake, *, origins: Iterable[str] = (), tell: Callable[[str], None] = lambda _: None
+        self,
+        shuffler: Shuffler | None,
+        intake: Intake,
+        *,
+        origins: Iterable[str] = (),
+        log: Callable[[str], None] = lambda _: None,
     ) -> None:
-        self._intake, self._log = intake, tell
+        self._intake = intake
+        self._log = log
         self._origins = frozenset(origin_of(site).encode("ascii") for site in origins)
-        self._calls: Any = build_application(shuffler, intake.trouble)
+        checks = intake.checks
+        if shuffler is not None:
+            checks["clock"] = shuffler.clock_trouble
+        self.readiness = Readiness(checks)
+        self._calls = (
+            build_public_application(intake.store, self.readiness.current_trouble)
+            if shuffler is None
+            else build_application(shuffler, self.readiness.current_trouble)
+        )
         self._arriving: set[asyncio.Timeout] = set()
         self.answered = 0
-        """How many calls were answered: whoever watches over the process sees it grow."""
+        """Number of answered calls, for the watchdog."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http":
+            if self.readiness.is_draining:
+                send = _with_headers([(b"connection", b"close")], send)
             await self._answer(scope, receive, send)
             self.answered += 1
 
@@ -112,22 +153,22 @@ class Application:
                 reply = await self._reply(reports[1], scope, receive)
             except Exception as error:
                 reply = FAULT
-                self._log(f"A report could not be taken; please report this bug: {failure_text(error)}")
+                text = f"A report could not be taken; please report this bug: {failure_text(error)}"
+                self._log(LogEvent(text, "bug"))
             await reply(send)
             return
         try:
             await self._calls(scope, receive, send)
-        except Exception as error:  # it was answered already
-            self._log(f"A call failed: {failure_text(error)}")
+        except Exception as error:  # the client has an answer already
+            self._log(LogEvent(f"A call failed: {failure_text(error)}", "bug"))
 
     def shorten_deadlines(self) -> None:
-        """Reports that are still arriving get a second more: the server is about to stop."""
+        """Give reports that are still arriving one more second, because the server stops."""
         soon = asyncio.get_running_loop().time() + STOP_GRACE_SECONDS
         for limit in self._arriving:
             limit.reschedule(soon)
 
     async def _reply(self, digest: str, scope: Scope, receive: Receive) -> Reply:
-        """The answer to a report."""
         if scope["method"] != "POST":
             return NOT_POSTED
         intake = self._intake
@@ -137,9 +178,13 @@ class Application:
                 opener = await intake.opener(digest)
             if opener is None:
                 return CLOSED if intake.is_closed(digest) else UNKNOWN
-            if any(name == b"origin" and site != opener.origin and site not in self._origins for name, site in scope["headers"]):
+            if any(
+                name == b"origin" and site != opener.origin and site not in self._origins
+                for name, site in scope["headers"]
+            ):
                 return FOREIGN_ORIGIN
-            size, length = opener.sealing.report_size, _length(scope["headers"])
+            size = opener.sealing.report_size
+            length = _length(scope["headers"])
             if length is None:
                 return NO_LENGTH
             if length != size:
@@ -163,25 +208,23 @@ class Application:
             return TROUBLE
 
 
-def failure_text(error: BaseException) -> str:
-    """What failed and where, without anything of what was being done: the kind of the error, a file and a line."""
-    trace = error.__traceback__
-    while trace is not None and trace.tb_next is not None:
-        trace = trace.tb_next
-    where = f" in {Path(trace.tb_frame.f_code.co_filename).name}:{trace.tb_lineno}" if trace is not None else ""
-    return f"{type(error).__name__}{where}."
-
-
 def _length(headers: Iterable[Header]) -> int | None:
-    """What the one Content-Length says; None if it is missing, or the body comes in chunks."""
+    """Content-Length; None if it is missing or repeated, or if the body is chunked."""
     lengths = [value for name, value in headers if name == b"content-length"]
-    if len(lengths) != 1 or not lengths[0].isdigit() or any(name == b"transfer-encoding" for name, _ in headers):
+    if (
+        len(lengths) != 1
+        or not lengths[0].isdigit()
+        or any(name == b"transfer-encoding" for name, _ in headers)
+    ):
         return None
     return int(lengths[0][:20])
 
 
 async def _body(receive: Receive) -> bytes:
-    """All that was sent: the server below reads no more than the length says, and what was cut short does not open."""
+    """Body of a request.
+
+    The HTTP server reads no more than Content-Length bytes; a truncated report does not open.
+    """
     parts = []
     while True:
         message = await receive()
@@ -193,10 +236,19 @@ async def _body(receive: Receive) -> bytes:
 
 
 def _with_cors_headers(origin: bytes, send: Send) -> Send:
-    """The same answers, which a page of that origin may read."""
-    more = [(b"access-control-allow-origin", origin), (b"vary", b"Origin"), (b"access-control-expose-headers", b"Retry-After")]
+    """Add headers that let a page of the given origin read the answer."""
+    more = [
+        (b"access-control-allow-origin", origin),
+        (b"vary", b"Origin"),
+        (b"access-control-expose-headers", b"Retry-After"),
+    ]
+    return _with_headers(more, send)
 
-    async def shared(message: MutableMapping[str, Any]) -> None:
+
+def _with_headers(more: list[Header], send: Send) -> Send:
+    """Add headers to an answer."""
+
+    async def shared(message: Message) -> None:
         if message["type"] == "http.response.start":
             message = {**message, "headers": [*message["headers"], *more]}
         await send(message)
@@ -205,7 +257,7 @@ def _with_cors_headers(origin: bytes, send: Send) -> Send:
 
 
 def _preflight_headers(method: bytes) -> tuple[Header, ...]:
-    """What a browser asks before it sends something from another site."""
+    """Headers of the answer to a browser's preflight request."""
     return (
         (b"access-control-allow-methods", method),
         (b"access-control-allow-headers", b"Content-Type"),

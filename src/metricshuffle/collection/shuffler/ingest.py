@@ -1,7 +1,7 @@
-"""How a report gets in: opened, checked, named and hidden before it is stored, stored durably before it is acknowledged.
+"""Ingestion of reports: open, check, tag, encrypt and store each before acknowledging it.
 
-Opening takes a fraction of a millisecond and is done where the report arrives. Storing is done by one thread, which writes whatever has
-gathered while it wrote the last time: one transaction for many reports.
+Opening takes a fraction of a millisecond and is done where the report arrives. One thread stores
+reports: all that arrive during one transaction are stored by the next one.
 """
 
 from __future__ import annotations
@@ -12,25 +12,42 @@ import shutil
 import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from metricshuffle.collection.keys import CollectionKeys, KeyFolder
 from metricshuffle.collection.sealed_boxes import BoxFormat, NotOpened
-from metricshuffle.collection.store.interface import ClockJumped, Entry, Row, Store, StoreError, Verdict
+from metricshuffle.collection.shuffler.log_events import LogEvent
+from metricshuffle.collection.shuffler.readiness import SLOW, Check
+from metricshuffle.collection.store.records import (
+    ClockJumped,
+    CollectionRow,
+    Entry,
+    StoreError,
+    Verdict,
+)
+from metricshuffle.collection.store.sql_store import Store
 from metricshuffle.collection.terms import Collection, origin_of, parse_time
 from metricshuffle.errors import MetricShuffleError
 
 QUEUE_LIMIT = 20_000
-"""Reports that may wait to be stored; further ones are to be sent again later."""
+"""Maximum number of reports waiting to be stored; clients have to send further ones again."""
 TRANSACTION_LIMIT = 1_000
-"""Reports of one transaction, at most."""
-QUEUE_LIMIT_BYTES, TRANSACTION_LIMIT_BYTES = 512 * 2**20, 32 * 2**20
-"""Bytes that wait, and of one transaction, about: a report of thousands of messages has nearly a megabyte."""
+"""Maximum number of reports of one transaction."""
+QUEUE_LIMIT_BYTES = 512 * 2**20
+TRANSACTION_LIMIT_BYTES = 32 * 2**20
+"""Approximate limits of the bytes that wait, and of one transaction.
+
+A report of thousands of messages has nearly a megabyte.
+"""
 MIN_FREE_BYTES = 128 * 2**20
-"""Bytes that stay free on the disks of the shuffler: sealing and shuffling need some."""
+"""Bytes that must stay free on the disks of the shuffler, for sealing and shuffling."""
+PROBE_SECONDS = 2.0
+"""Seconds after which a test transaction counts as late."""
+STANDBY_MISSING = "reports cannot be stored now: the database waits for a standby."
 CHECK_INTERVAL_SECONDS = 1.0
-"""Seconds until free space, and whether collections are still open, is looked at again."""
+"""Interval between checks of free space, and of whether collections are still open."""
 
 
 class Busy(MetricShuffleError):
@@ -38,38 +55,50 @@ class Busy(MetricShuffleError):
 
 
 class NotOpenYet(MetricShuffleError):
-    """The collection takes nothing yet."""
+    """The collection does not accept reports yet."""
 
 
 @dataclass(frozen=True)
 class ReportOpener:
-    """A collection as reports meet it: its lengths, and the secrets that open, name and hide a report."""
+    """Opens reports of one collection, with the keys that open, tag and encrypt them."""
 
     digest: str
     sealing: BoxFormat
-    keys: CollectionKeys
+    keys: CollectionKeys | None
+    """None at an edge, where other processes open reports."""
     origin: bytes = b""
-    """The site of the collection's own join page."""
+    """Site of the collection's own join page."""
 
     @classmethod
-    def of(cls, row: Row, keys: CollectionKeys) -> ReportOpener:
-        collection = Collection(row.served)
+    def of(cls, row: CollectionRow, keys: CollectionKeys) -> ReportOpener:
+        return replace(cls.without_keys(Collection(row.served)), keys=keys)
+
+    @classmethod
+    def without_keys(cls, collection: Collection) -> ReportOpener:
         try:
             origin = origin_of(collection.terms.hops[0].url).encode()
-        except ValueError:  # (an address that no browser could ask has no page)
+        except ValueError:
+            # A browser cannot open this address, so there is no join page.
             origin = b""
-        return cls(row.digest, collection.sealing, keys, origin)
+        return cls(collection.digest, collection.sealing, None, origin)
 
     def entry(self, report: bytes) -> Entry:
-        """What is stored of a report; `NotOpened` whatever is wrong with it.
+        """Open a report and return what is stored of it; raises `NotOpened` for any defect.
 
-        A report that holds a box twice would be left out when everything is sorted, and would say who sent it; it is refused here.
+        A report that contains a box twice is rejected: it would be left out of the sorted output,
+        which would show who sent it.
         """
+        if self.keys is None:
+            raise StoreError("the keys of this collection are not here.")
         ticket, boxes = self.sealing.open_report(report, self.keys.private)
         if len(set(boxes)) != len(boxes):
             raise NotOpened("this report cannot be opened.")
         tag = self.keys.tag(report)
-        return Entry(tag, self.keys.ticket_hash(ticket) if ticket else b"", self.keys.hidden(tag, b"".join(boxes)))
+        return Entry(
+            tag,
+            self.keys.ticket_hash(ticket) if ticket else b"",
+            self.keys.hidden(tag, b"".join(boxes)),
+        )
 
 
 IntakeResult = Verdict | StoreError
@@ -77,7 +106,7 @@ IntakeResult = Verdict | StoreError
 
 @dataclass(frozen=True)
 class Waiting:
-    """A report on its way to the store, and who waits for the answer."""
+    """Report that waits to be stored, and the future of its answer."""
 
     digest: str
     entry: Entry
@@ -85,50 +114,62 @@ class Waiting:
 
 
 class Intake:
-    """The way in of one process: the gates of its open collections, the queue, and the thread that writes."""
+    """Report ingestion of one process: cached openers, a bounded queue, a writer thread."""
 
     def __init__(
         self,
         store: Store,
-        keys: KeyFolder,
+        keys: KeyFolder | None,
         *,
         folders: Iterable[Path] = (),
         waiting: int = QUEUE_LIMIT,
         least_free: int = MIN_FREE_BYTES,
-        tell: Callable[[str], None] = lambda _: None,
+        log: Callable[[str], None] = lambda _: None,
     ) -> None:
-        """`folders` are where free space is looked at, beside the keys; `tell` gets what an operator should know, never of a report."""
-        self.store, self.keys = store, keys
-        self._folders, self._least_free, self._log = {keys.path, *folders}, least_free, tell
+        """Start the writer thread.
+
+        Free space is checked in the folder of keys and in `folders`. `log` gets messages for the
+        operator, never about a single report.
+        """
+        self.store = store
+        self.keys = keys
+        self._folders = {*([keys.path] if keys is not None else []), *folders}
+        self._least_free = least_free
+        self._log = log
         self._openers: dict[str, ReportOpener] = {}
         self._closed: set[str] = set()
         self._lookups: dict[str, asyncio.Future[ReportOpener | None]] = {}
-        self._checked_at, self._full, self._has_trouble = float("-inf"), False, False
+        self._checked_at = float("-inf")
+        self._full = False
+        self._has_trouble = False
         self._written = float("-inf")
         self._probe_lock = threading.Lock()
+        self._probing_since: float | None = None
         self._queue: queue.Queue[Waiting | None] = queue.Queue(waiting)
-        self._bytes = 0  # that wait; counted where reports arrive and are answered, which is one thread
+        self._bytes = 0  # of waiting reports; changed only by the event loop
         self._writer = threading.Thread(target=self._write, name="writer", daemon=True)
         self._writer.start()
 
-    # Where reports arrive
+    # Event loop
 
     def known(self, digest: str) -> ReportOpener | None:
-        """The gate of a collection that reports were sent to before."""
+        """Return the opener of a collection to which reports were sent before."""
         return self._openers.get(digest)
 
     def is_closed(self, digest: str) -> bool:
-        """Whether it is known that nothing more is taken; a state never goes back."""
+        """Return whether the collection is known to be closed, which is final."""
         return digest in self._closed
 
     async def opener(self, digest: str) -> ReportOpener | None:
-        """The gate of a collection, looked up in the store; None if there is none that takes reports here.
+        """Look up the opener of a collection; None if it accepts no reports here.
 
-        Whether it is closed is told by `is_closed` afterwards. Whoever asks meanwhile waits for the same answer.
+        `is_closed` says afterwards whether it is closed. Concurrent calls share one lookup.
         """
         task = self._lookups.get(digest)
         if task is None:
-            task = self._lookups[digest] = asyncio.ensure_future(asyncio.to_thread(self._find_opener, digest))
+            task = self._lookups[digest] = asyncio.ensure_future(
+                asyncio.to_thread(self._find_opener, digest)
+            )
             task.add_done_callback(lambda _: self._lookups.pop(digest, None))
         return await asyncio.shield(task)
 
@@ -139,19 +180,27 @@ class Intake:
         if row.state != "open":
             self._closed.add(digest)
             return None
-        keys = self.keys.of(row.key)
+        keys = None if self.keys is None else self.keys.of(row.key)
         if keys is None:
             raise StoreError("the keys of this collection are not here.")
         opener = self._openers[digest] = ReportOpener.of(row, keys)
         return opener
 
+    def is_busy(self) -> bool:
+        """Return whether another report would be refused, because too many wait."""
+        return self._queue.full() or self._bytes >= QUEUE_LIMIT_BYTES
+
     async def put(self, opener: ReportOpener, report: bytes) -> Verdict:
-        """Open a report and store it; what is returned is durable. `NotOpened`; `Busy`, `NotOpenYet` or `StoreError` if not now."""
-        if self._queue.full() or self._bytes >= QUEUE_LIMIT_BYTES:
+        """Open a report and store it; the verdict is durable.
+
+        Raises: NotOpened; Busy, NotOpenYet or StoreError if it cannot be stored now.
+        """
+        if self.is_busy():
             raise Busy("too many reports at once.")
         if self._is_full():
             raise StoreError("the disk is nearly full.")
-        waiting = Waiting(opener.digest, opener.entry(report), asyncio.get_running_loop().create_future())
+        entry = await self._entry(opener, report)
+        waiting = Waiting(opener.digest, entry, asyncio.get_running_loop().create_future())
         try:
             self._queue.put_nowait(waiting)
         except queue.Full:
@@ -164,33 +213,50 @@ class Intake:
             await asyncio.to_thread(self._check_closed, opener)
         return answer
 
-    def _check_closed(self, opener: ReportOpener) -> None:
-        """Raise if the collection was not open yet when a report was not taken; note it if it is over for good.
+    async def _entry(self, opener: ReportOpener, report: bytes) -> Entry:
+        """Open a report."""
+        return opener.entry(report)
 
-        Time goes on after the answer: a collection that takes reports by now was not closed, but not open yet.
+    def _check_closed(self, opener: ReportOpener) -> None:
+        """Raise if a report was rejected as too early; record whether the collection has ended.
+
+        If the collection accepts reports by now, it was not open yet at that time.
         """
-        row, now = self.store.row(opener.digest), self.store.now()
+        row = self.store.row(opener.digest)
+        now = self.store.now()
         if row is None or row.state != "open":
             self._closed.add(opener.digest)
             self._openers.pop(opener.digest, None)
         elif now < row.until:
             raise NotOpenYet("this collection is not open yet.")
         elif row.until < parse_time(Collection(row.served).terms.extends):
-            raise StoreError("it is being counted whether this collection is extended.")
+            raise StoreError(
+                "reports are being counted to decide whether this collection is extended."
+            )
 
     def _is_full(self) -> bool:
         now = time.monotonic()
         if now - self._checked_at > CHECK_INTERVAL_SECONDS:
-            self._checked_at, before = now, self._full
-            self._full = any(shutil.disk_usage(folder).free < self._least_free for folder in self._folders)
+            self._checked_at = now
+            before = self._full
+            self._full = any(
+                shutil.disk_usage(folder).free < self._least_free for folder in self._folders
+            )
             if self._full != before:
-                self._log("The disk is nearly full; no report is taken." if self._full else "There is room on the disk again.")
+                text = (
+                    "The disk is nearly full; no report is accepted."
+                    if self._full
+                    else "There is room on the disk again."
+                )
+                self._log(LogEvent(text, "trouble" if self._full else "note"))
         return self._full
 
     async def forget_closed(self) -> None:
-        """Let the secrets of collections that are not open any more go, for ever; ends when it is cancelled."""
+        """Background task: drop cached keys of closed collections. Runs until cancelled."""
         while True:
             await asyncio.sleep(CHECK_INTERVAL_SECONDS)
+            with suppress(OSError):
+                self._is_full()  # a full disk is logged by this call, not when a report arrives
             for digest in list(self._openers):
                 try:
                     row = await asyncio.to_thread(self.store.row, digest)
@@ -200,78 +266,128 @@ class Intake:
                     self._closed.add(digest)
                     self._openers.pop(digest, None)
 
-    # The thread that writes
+    # Writer thread
 
     def trouble(self) -> str:
-        """Why reports cannot be stored now, in public words; empty if they can. It asks the disk and the database, and may wait for them.
+        """Return why reports cannot be stored now, as a public sentence; empty if they can.
 
-        What was stored a moment ago is an answer too; otherwise a transaction is tried, so that trouble is over when it is over.
+        A separate thread tries a test transaction, for which this call waits at most PROBE_SECONDS,
+        unless one succeeded within the last CHECK_INTERVAL_SECONDS.
         """
         if not self._writer.is_alive():
-            return "reports cannot be stored now: the thread that writes has ended; start the shuffler again."
+            return (
+                "reports cannot be stored now: the thread that writes has ended; start the "
+                "shuffler again."
+            )
         try:
             if self._is_full():
                 return "reports cannot be stored now: the disk is nearly full."
         except OSError:
-            return "reports cannot be stored now: the disk cannot be looked at."
-        if (self._has_trouble or time.monotonic() - self._written > CHECK_INTERVAL_SECONDS) and self._probe_lock.acquire(blocking=False):
-            try:
-                self.store.check_writing()
-                self._note_trouble("")
-            except StoreError as error:
-                self._note_trouble(str(error))
-            finally:
-                self._probe_lock.release()
-        return "reports cannot be stored now: the database does not take them." if self._has_trouble else ""
+            return "reports cannot be stored now: the disk cannot be checked."
+        if (
+            self._has_trouble or time.monotonic() - self._written > CHECK_INTERVAL_SECONDS
+        ) and self._probe_lock.acquire(blocking=False):
+            self._probing_since = time.monotonic()
+            probe = threading.Thread(target=self._probe, name="probe", daemon=True)
+            probe.start()
+            probe.join(PROBE_SECONDS)
+        if self.is_probe_late():
+            return self.standby_trouble() or SLOW
+        return (
+            "reports cannot be stored now: the database does not accept them."
+            if self._has_trouble
+            else ""
+        )
+
+    def _probe(self) -> None:
+        """Try a test transaction, which waits as long as a standby is missing."""
+        try:
+            self.store.check_writing()
+            self._note_trouble("")
+        except StoreError as error:
+            self._note_trouble(str(error))
+        finally:
+            self._probing_since = None
+            self._probe_lock.release()
+
+    def is_probe_late(self) -> bool:
+        """Return whether a test transaction has been running for PROBE_SECONDS."""
+        since = self._probing_since
+        return since is not None and time.monotonic() - since >= PROBE_SECONDS
+
+    def standby_trouble(self) -> str:
+        """Return a public sentence if commits wait for a missing standby; empty otherwise.
+
+        The database is asked only if a test transaction is late, so no report changes the answer.
+        """
+        try:
+            return STANDBY_MISSING if self.is_probe_late() and self.store.awaits_standby() else ""
+        except StoreError:
+            return SLOW
+
+    @property
+    def checks(self) -> dict[str, Check]:
+        """Checks of readiness, by name."""
+        return {"store": self.trouble, "standby": self.standby_trouble}
 
     def close(self) -> None:
-        """Store what waits, and stop."""
+        """Store all waiting reports, and stop."""
         self._queue.put(None)
         self._writer.join()
 
     def _write(self) -> None:
-        going_on = True
-        while going_on:
-            batch: list[Waiting] = []
-            size, waiting = 0, self._queue.get()
-            while True:
-                if waiting is None:
-                    going_on = False
-                else:
-                    batch.append(waiting)
-                    size += len(waiting.entry.hidden)
-                if len(batch) >= TRANSACTION_LIMIT or size >= TRANSACTION_LIMIT_BYTES:
-                    break
-                try:
-                    waiting = self._queue.get_nowait()
-                except queue.Empty:
-                    break
+        is_open = True
+        while is_open:
+            batch, is_open = self._next_batch()
             self._store_batch(batch)
 
+    def _next_batch(self) -> tuple[list[Waiting], bool]:
+        """Wait for reports; return those of one transaction, and whether more can come."""
+        batch: list[Waiting] = []
+        size = 0
+        is_open = True
+        waiting = self._queue.get()
+        while True:
+            if waiting is None:
+                is_open = False
+            else:
+                batch.append(waiting)
+                size += len(waiting.entry.hidden)
+            if len(batch) >= TRANSACTION_LIMIT or size >= TRANSACTION_LIMIT_BYTES:
+                return batch, is_open
+            try:
+                waiting = self._queue.get_nowait()
+            except queue.Empty:
+                return batch, is_open
+
     def _store_batch(self, batch: Sequence[Waiting]) -> None:
-        """Each collection's reports in one transaction, and everybody answered."""
+        """Store the reports of each collection in one transaction, and answer all of them."""
         for digest in dict.fromkeys(waiting.digest for waiting in batch):
             group = [waiting for waiting in batch if waiting.digest == digest]
             answers: Sequence[IntakeResult]
             try:
                 answers = self.store.put(digest, [waiting.entry for waiting in group])
                 self._note_trouble("")
-            except ClockJumped as jumped:  # (said by whoever drives collections: a line here would tell when a report came)
+            except ClockJumped as jumped:
+                # The scheduler logs it; a line here would show when a report came.
                 answers = [jumped] * len(group)
             except StoreError as error:
                 answers = [error] * len(group)
                 self._note_trouble(str(error))
-            except Exception as error:  # a fault of ours loses no report that was acknowledged, and must not end the thread
+            except Exception as error:
+                # A bug must not end the thread; nothing of this batch is acknowledged.
                 answers = [StoreError("the store failed.")] * len(group)
                 self._note_trouble(f"{type(error).__name__} where reports are stored.")
             loop = group[0].answer.get_loop()
             if not loop.is_closed():
-                loop.call_soon_threadsafe(self._deliver_results, list(zip(group, answers, strict=True)))
+                loop.call_soon_threadsafe(
+                    self._deliver_results, list(zip(group, answers, strict=True))
+                )
 
     def _note_trouble(self, what: str) -> None:
-        """Said once when it begins, and once when it is over."""
+        """Log trouble once when it begins, and once when it is over."""
         if what and not self._has_trouble:
-            self._log(f"Reports cannot be stored: {what}")
+            self._log(LogEvent(f"Reports cannot be stored: {what}", "trouble"))
         elif not what and self._has_trouble:
             self._log("Reports are stored again.")
         self._has_trouble = bool(what)
@@ -281,5 +397,5 @@ class Intake:
     def _deliver_results(self, results: Sequence[tuple[Waiting, IntakeResult]]) -> None:
         for waiting, answer in results:
             self._bytes -= len(waiting.entry.hidden)
-            if not waiting.answer.done():  # whoever sent it may have gone
+            if not waiting.answer.done():  # the client may have disconnected
                 waiting.answer.set_result(answer)

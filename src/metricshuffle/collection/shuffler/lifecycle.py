@@ -1,9 +1,11 @@
-"""The shuffler: it opens collections and drives each through its states, from wherever an interruption left it.
+"""Lifecycle of collections: open them and move each through its states.
 
-    open -> sealed -> shuffled -> erased -> released -> purged        or aborted, with the reason, from every state before purged
+    open -> sealed -> shuffled -> erased -> released -> purged
+    or aborted, with the reason, from every state before purged
 
-The step into the next state is one transaction of the database, for whoever is quicker. Nothing is let go before the originals are
-deleted and the keys destroyed: whoever takes the disk afterwards finds no more than what was let go.
+Each step is one transaction of the database and can be repeated after an interruption. Nothing is
+released before the originals are deleted and the keys destroyed: a disk taken afterwards contains
+no more than what was released.
 """
 
 from __future__ import annotations
@@ -15,14 +17,23 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from metricshuffle.collection.keys import CollectionKeys, KeyFolder, destroy, read_secret, write_secret
+from metricshuffle.collection.hub.lease_list import LeaseList
+from metricshuffle.collection.keys import (
+    CollectionKeys,
+    KeyFolder,
+    destroy,
+    read_secret,
+    write_secret,
+)
 from metricshuffle.collection.sealed_boxes import TICKET_BYTES
 from metricshuffle.collection.shuffler.external_sort import SORT_MEMORY_BYTES
+from metricshuffle.collection.shuffler.log_events import LogEvent
 from metricshuffle.collection.shuffler.output_files import OutputFolder, do_nothing, read_chunks
 from metricshuffle.collection.shuffler.scheduler import CollectionScheduler
 from metricshuffle.collection.shuffler.transitions import STATES_WITH_KEYS, Steps
-from metricshuffle.collection.store.interface import Row, State, Store, StoreError
-from metricshuffle.collection.terms import Collection, Party, Witness, instant, parse_time
+from metricshuffle.collection.store.records import CollectionRow, State, StoreError
+from metricshuffle.collection.store.sql_store import Store
+from metricshuffle.collection.terms import Collection, HopWitness, Party, Terms, instant, parse_time
 from metricshuffle.collection.witness import Countersigner, WitnessLink
 from metricshuffle.errors import InputError, PlanError
 
@@ -32,7 +43,7 @@ DAY = 86_400
 
 @contextmanager
 def _disk_errors(what: str) -> Iterator[None]:
-    """What the system says of a disk, as a sentence for whoever can help."""
+    """Turn a disk error into a sentence for the operator."""
     try:
         yield
     except OSError as error:
@@ -41,7 +52,7 @@ def _disk_errors(what: str) -> Iterator[None]:
 
 @dataclass(frozen=True)
 class Status:
-    """How a collection stands, for its operator."""
+    """State of a collection, for its operator."""
 
     digest: str
     state: State
@@ -52,22 +63,25 @@ class Status:
     round: int
     split: tuple[int, int]
     place: int
-    """Which hop this is, from 0."""
+    """Index of this hop, from 0."""
     opens: str
     closes: str
     extends: str
     until: float
-    """When nothing more is accepted, in seconds since 1970: `closes`, or `extends` once that was needed."""
+    """End of acceptance in seconds since 1970: `closes`, or `extends` once it was extended."""
     people: int
     left_out: int
     output: str
     collected: bool
     trouble: str
-    """Why it does not go on now, if it does not."""
+    """Why it cannot continue now; empty if it can."""
 
 
 class Shuffler:
-    """Drives the collections of a store with the secrets of a folder. Several may do so at once, in one process or in many."""
+    """Opens and drives the collections of a store with the keys of a folder.
+
+    Several shufflers may run at once.
+    """
 
     def __init__(
         self,
@@ -76,38 +90,61 @@ class Shuffler:
         *,
         after: str | None = None,
         at: Callable[[str], None] = do_nothing,
-        tell: Callable[[str], None] = do_nothing,
+        log: Callable[[str], None] = do_nothing,
         memory: int = SORT_MEMORY_BYTES,
         abandon: Sequence[str] | None = None,
         witness: str | None = None,
         witness_for: Sequence[str] = (),
+        is_hub: bool = False,
     ) -> None:
-        """`after` is the address of the shuffler before this one, if people do not report here. `witness` is that of the shuffler that
-        countersigns what this one lets go, and `witness_for` has the keys of those for which this one does so. `at` is called at every
-        named point, where tests end the process; `tell` with what an operator should know. Sorting takes about `memory` bytes. `abandon`
-        has digests of collections that are given up if their secrets are missing; None gives up all of the folder's that miss them.
+        """Create a shuffler; nothing is driven before `run` or `advance`.
+
+        Args:
+            after: address of the shuffler before this one; None if people report here.
+            at: called at every named point, where tests end the process.
+            log: gets messages for the operator.
+            memory: approximate bytes for sorting.
+            abandon: digests of collections to abort if their keys are missing; None for all.
+            witness: address of the shuffler that countersigns the outputs of this one.
+            witness_for: keys of the shufflers whose outputs this one countersigns.
+            is_hub: whether it leases keys to edges.
         """
-        self.store, self.keys, self.after, self.at, self.tell = store, keys, after, at, tell
+        self.store = store
+        self.keys = keys
+        self.after = after
+        self.at = at
+        self.log = log
         self.witness = None if witness is None else WitnessLink(witness, keys.signing)
-        self.countersigner = Countersigner(store, keys.signing, witness_for, at) if witness_for else None
+        self.countersigner = (
+            Countersigner(store, keys.signing, witness_for, at) if witness_for else None
+        )
         self.outputs = OutputFolder.of(keys)
         self.trouble: dict[str, str] = {}
-        """What keeps a collection from going on, by its digest."""
-        self._steps = Steps(store, keys, self.outputs, at, memory, abandon, keys.owner)
+        """Why a collection cannot continue, by digest."""
+        self.confirm_lease: Callable[[str], str] | None = None
+        """Ends a lease that the operator confirms; None except at a hub."""
+        self.leases = LeaseList.at(keys.path, create=is_hub)
+        """Leases of keys to edges; None if there never was one."""
+        self._steps = Steps(
+            store, keys, self.outputs, at, memory, abandon, keys.owner, self.leases, log
+        )
 
     # For the operator
 
     def new_party(self) -> Party:
-        """Fresh keys for a collection that is about to be opened: what others may know of them."""
-        with _disk_errors("keys cannot be kept"):
+        """Create keys for a new collection; return the public part."""
+        with _disk_errors("keys cannot be stored"):
             return self.keys.new().party
 
-    def new_witness(self) -> Witness | None:
-        """What a collection says of the witness of this shuffler, if it has one; the witness is asked for its key."""
+    def new_witness(self) -> HopWitness | None:
+        """Ask the witness of this shuffler, if any, for its entry in a collection."""
         return None if self.witness is None else self.witness.witness()
 
     def open(self, served: bytes, tickets: Sequence[bytes] = ()) -> bool:
-        """Take part in a collection; False if that is so already. Tickets as they are handed out are for the first hop alone."""
+        """Open a collection here; return False if it is open already.
+
+        Only a first hop has tickets.
+        """
         collection = Collection.read(served)
         if self.store.row(collection.digest) is not None:
             return False
@@ -117,213 +154,359 @@ class Shuffler:
                 self._check_terms(collection, keys, tickets)
                 self._claim(keys.party.key, collection.digest)
         except InputError:
-            if self.store.row(collection.digest) is not None:  # somebody else opened it meanwhile
+            # Another process may have opened it meanwhile.
+            if self.store.row(collection.digest) is not None:
                 return False
             raise
         self.at("opening")
         try:
-            added = self.store.add(collection, keys.party.key, [keys.ticket_hash(ticket) for ticket in tickets], self._steps.owner)
+            added = self.store.add(
+                collection,
+                keys.party.key,
+                [keys.ticket_hash(ticket) for ticket in tickets],
+                self._steps.owner,
+            )
         except InputError:
             destroy(self._steps.claim(keys.party.key))
             raise
         self.at("opened")
         if added:
-            self.tell(f"Collection {collection.digest[:16]} was opened.")
-        if not self.keys.has(keys.party.key):  # somebody else opened it, and has shuffled it since
+            self._log_state(collection.digest, "was opened.", "open")
+        # Another process may have opened and shuffled it meanwhile.
+        if not self.keys.has(keys.party.key):
             destroy(self._steps.claim(keys.party.key))
         return added
 
     def _own_keys(self, collection: Collection) -> CollectionKeys:
-        """The secrets of the hop that this is."""
-        own_hops = [(hop, keys) for hop in collection.terms.hops if (keys := self.keys.of(hop.key)) is not None]
+        """Keys of the hop that is this shuffler."""
+        own_hops = [
+            (hop, keys)
+            for hop in collection.terms.hops
+            if (keys := self.keys.of(hop.key)) is not None
+        ]
         if not own_hops:
-            raise PlanError("none of this collection's keys is this shuffler's; collection open asks it for new ones.")
+            raise PlanError(
+                "none of this collection's keys is this shuffler's; collection open asks "
+                "it for new ones."
+            )
         if len(own_hops) > 1:
-            raise PlanError("two hops of this collection are this same shuffler, which would mix nothing twice; use another one.")
+            raise PlanError(
+                "two hops of this collection are this same shuffler, which gives no more "
+                "protection than one; use another one."
+            )
         [(hop, keys)] = own_hops
         if keys.party.release != hop.release:
-            raise PlanError("the release token of this shuffler in the collection is not its own; nothing could be fetched with it.")
+            raise PlanError(
+                "the release token of this shuffler in the collection is not its own; "
+                "nothing could be fetched with it."
+            )
         return keys
 
-    def _check_terms(self, collection: Collection, keys: CollectionKeys, tickets: Sequence[bytes]) -> None:
+    def _check_terms(
+        self, collection: Collection, keys: CollectionKeys, tickets: Sequence[bytes]
+    ) -> None:
         collection.check()
-        terms, place = collection.terms, collection.hop_index_of(keys.party.key) or 0
-        before = terms.hops[place - 1].url if place else None
-        if before != self.after:
-            expected = f"after {self.after}" if self.after else "where people report"
-            actual = f"after {before}" if before else "where people report"
-            raise PlanError(f"this shuffler stands {expected}, and in this collection it stands {actual}; see serve --after.")
+        terms = collection.terms
+        place = collection.hop_index_of(keys.party.key) or 0
+        self._check_place(collection, place)
         self._check_witness(terms.hops[place].witness)
         if trouble := self.store.read_clock().trouble:
             raise InputError(trouble)
         if self.store.now() >= parse_time(terms.closes):
-            raise InputError(f"this collection closed at {terms.closes}; open one that closes later.")
-        if (terms.admission == "tickets" and place == 0) != bool(tickets):
-            raise InputError("tickets belong to the first shuffler of a collection that is opened with --admission tickets.")
-        if any(len(ticket) != TICKET_BYTES for ticket in tickets) or len(set(tickets)) != len(tickets):
-            raise InputError(f"tickets have {TICKET_BYTES} bytes each, and all are different.")
-        if tickets and len(tickets) < terms.minimum:
-            raise InputError(f"{len(tickets):,} tickets cannot bring the {terms.minimum:,} reports that this collection needs.")
+            raise InputError(
+                f"this collection closed at {terms.closes}; open one that closes later."
+            )
+        _check_tickets(terms, place, tickets)
 
-    def _check_witness(self, named: Witness | None) -> None:
-        """Raise unless a collection names the witness that this shuffler was started with, and the key with which it asks."""
+    def _check_place(self, collection: Collection, place: int) -> None:
+        """Raise unless the previous hop is the one with which this shuffler was started."""
+        before = collection.terms.hops[place - 1].url if place else None
+        if before != self.after:
+            expected = f"after {self.after}" if self.after else "where people report"
+            actual = f"after {before}" if before else "where people report"
+            raise PlanError(
+                f"this shuffler is placed {expected}, but in this collection {actual}; see "
+                "serve --after."
+            )
+
+    def _check_witness(self, named: HopWitness | None) -> None:
+        """Raise unless the collection names this shuffler's witness, and this shuffler's key."""
         own = self.witness
-        if (named and named.url) == (own and own.url) and (own is None or named is None or named.asker == own.key.public):
+        if own is None and named is None:
+            return
+        if (
+            own is not None
+            and named is not None
+            and (named.url, named.asker) == (own.url, own.key.public)
+        ):
             return
         started = f"with --witness {own.url}" if own else "without --witness"
         raise PlanError(
-            f"this shuffler was started {started}, and this collection names {named.url if named else 'no witness'} for it; let collection "
+            f"this shuffler was started {started}, and this collection names "
+            f"{named.url if named else 'no witness'} for it; let collection "
             "open ask it for new keys."
         )
 
     def _claim(self, key: str, digest: str) -> None:
-        """Keys belong to one collection. Those that do are not destroyed only because a database does not know it."""
+        """Record to which collection keys belong, so that they are not destroyed as unused."""
         with suppress(FileExistsError):
             write_secret(self._steps.claim(key), digest.encode())
         if read_secret(self._steps.claim(key)) != digest.encode():
-            raise PlanError("these keys belong to another collection; collection open asks for new ones.")
+            raise PlanError(
+                "these keys belong to another collection; collection open asks for new ones."
+            )
 
     def status(self, digest: str) -> Status | None:
         row = self.store.row(digest)
         return None if row is None else self.status_of(row)
 
-    def status_of(self, row: Row) -> Status:
+    def status_of(self, row: CollectionRow) -> Status:
         collection = Collection(row.served)
         terms = collection.terms
         return Status(
-            digest=row.digest, state=row.state, reason=row.reason, reports=row.reports, minimum=terms.minimum, maximum=terms.maximum,
-            round=terms.round, split=terms.split, place=collection.hop_index_of(row.key) or 0, opens=terms.opens, closes=terms.closes,
-            extends=terms.extends, until=row.until, people=row.people, left_out=row.left_out, output=row.output, collected=row.collected,
+            digest=row.digest,
+            state=row.state,
+            reason=row.reason,
+            reports=row.reports,
+            minimum=terms.minimum,
+            maximum=terms.maximum,
+            round=terms.round,
+            split=terms.split,
+            place=collection.hop_index_of(row.key) or 0,
+            opens=terms.opens,
+            closes=terms.closes,
+            extends=terms.extends,
+            until=row.until,
+            people=row.people,
+            left_out=row.left_out,
+            output=row.output,
+            collected=row.collected,
             trouble=self.trouble.get(row.digest, ""),
-        )  # fmt: skip
+        )
 
     def abort(self, digest: str, reason: str) -> Status:
-        """End a collection before it is released: its reports and keys are destroyed, and everybody may read why."""
+        """Abort a collection before it is released, and destroy its reports and keys.
+
+        The reason is public.
+        """
         if not reason.strip() or not reason.isprintable() or len(reason) > MAX_REASON_LENGTH:
-            raise InputError(f"a reason is one line of up to {MAX_REASON_LENGTH} letters.")
-        return self._end(digest, ("open", "sealed", "shuffled", "erased"), "aborted", f"by its operator: {reason.strip()}")
+            raise InputError(f"a reason must be one line of up to {MAX_REASON_LENGTH} letters.")
+        return self._end(
+            digest,
+            ("open", "sealed", "shuffled", "erased"),
+            "aborted",
+            f"by its operator: {reason.strip()}",
+        )
 
     def purge(self, digest: str) -> Status:
-        """Destroy the output of a collection that was released; one that nobody collected is aborted by that."""
-        return self._end(digest, ("released",), "purged", "purged by its operator before it was collected")
+        """Delete the output of a released collection; it is aborted if it was not collected."""
+        return self._end(
+            digest, ("released",), "purged", "purged by its operator before it was collected"
+        )
 
     def _end(self, digest: str, allowed: Sequence[State], after: State, reason: str) -> Status:
         while True:
             row = self._row(digest)
             if row.owner and not self._steps.belongs_here(row):
-                raise InputError("this collection belongs to another shuffler of this database; ask that one.")
+                raise InputError(
+                    "this collection belongs to another shuffler of this database; ask that one."
+                )
             if row.state in ("purged", "aborted"):
                 break
             if row.state not in allowed:
-                raise InputError(f"this collection is {row.state}; {'purge' if row.state == 'released' else 'abort'} it instead.")
+                raise InputError(
+                    f"this collection is {row.state}; "
+                    f"{'purge' if row.state == 'released' else 'abort'} it instead."
+                )
             into: State = "aborted" if after == "aborted" or not row.collected else after
-            if self.store.move(digest, row.state, into, reason=reason if into == "aborted" else None):
+            if self.store.move(
+                digest, row.state, into, reason=reason if into == "aborted" else None
+            ):
                 self._log_change(row)
                 break
-        with suppress(StoreError):  # what is left to destroy is destroyed by whoever drives it
+        with suppress(StoreError):  # the scheduler destroys the rest
             self.advance(digest)
         return self.status_of(self._row(digest))
 
     def confirm_clock(self) -> str:
-        """Believe a clock that has jumped; everybody may read it with every collection that is going on."""
+        """Accept a clock that has jumped, with a public note in all unfinished collections."""
         return self._log_clock_note(self.store.confirm_clock())
 
     def correct_clock(self) -> str:
-        """Take back a time that was stored by a wrong clock; everybody may read it likewise. Nothing that was sealed opens again."""
+        """Replace stored times of a wrong clock, with a public note.
+
+        No sealed collection opens again.
+        """
         return self._log_clock_note(self.store.correct_clock())
 
-    def _log_clock_note(self, note: str) -> str:
-        self.tell(note)
+    def accept_database(self) -> str:
+        """Accept a database that is older than the keys, with a public note."""
+        note = self.store.accept_database()
+        self.log(LogEvent(note, "note"))
         return note
 
-    def _row(self, digest: str) -> Row:
+    def _log_clock_note(self, note: str) -> str:
+        self.log(LogEvent(note, "clock"))
+        return note
+
+    def clock_trouble(self) -> str:
+        """Return a public sentence if the clock has jumped, or cannot be read; empty otherwise."""
+        try:
+            has_jumped = self.store.read_clock().has_jumped
+        except StoreError:
+            return "reports cannot be stored now: the clock cannot be read."
+        return "the clock has jumped; some reports cannot be stored now." if has_jumped else ""
+
+    def _row(self, digest: str) -> CollectionRow:
         row = self.store.row(digest)
         if row is None:
             raise InputError(f"there is no collection {digest[:16]} here.")
         return row
 
+    def output_size(self, digest: str) -> int:
+        """Bytes of `output`."""
+        path = self.outputs.boxes(digest)
+        return path.stat().st_size if path.exists() else self.store.output_size(digest)
+
     def output(self, digest: str) -> Iterator[bytes]:
-        """The bytes that a released collection lets go: the file that was checked for it, or the copy in the database if that is gone."""
-        return read_chunks(path) if (path := self.outputs.boxes(digest)).exists() else self.store.output(digest)
+        """Output of a released collection, from the checked file or else from the database."""
+        path = self.outputs.boxes(digest)
+        return read_chunks(path) if path.exists() else self.store.output(digest)
 
     # Driving
 
     def check_keys(self, abandon: Sequence[str] = ()) -> None:
-        """Raise if collections of this folder that take reports, or hold them, miss their secrets: driving them would destroy what people
-        sent. Those in `abandon` may be given up, if they are nobody else's. Collections of others are left alone, which is said.
+        """Raise if keys of collections with reports are missing.
+
+        Driving such a collection would destroy its reports. Collections in `abandon` may be
+        aborted, unless they belong to another shuffler. Collections of other shufflers are logged
+        and not changed.
         """
         rows = {row.digest: row for row in self.store.rows()}
         for digest in abandon:
             self._check_abandoned(digest, rows.get(digest))
-        lost = [row.digest for row in rows.values() if row.owner == self._steps.owner and self._steps.misses_keys(row)]
+        lost = [
+            row.digest
+            for row in rows.values()
+            if row.owner == self._steps.owner and self._steps.misses_keys(row)
+        ]
         if missing := sorted(set(lost) - set(abandon)):
             raise InputError(
-                f"{self.keys.path} misses the keys of {len(missing):,} of its collections that hold reports; put them back, or, if they "
-                f"are lost for good, abort those collections: {' '.join(f'--abandon {digest}' for digest in missing[:3])}"
+                f"{self.keys.path} misses the keys of {len(missing):,} of its collections that "
+                "have reports; restore them, or, if they are lost for good, abort those "
+                "collections: "
+                f"{' '.join(f'--abandon {digest}' for digest in missing[:3])}"
                 f"{' ...' if len(missing) > 3 else ''}."
             )
-        others = [row.digest[:16] for row in rows.values() if row.state in STATES_WITH_KEYS and not self._steps.belongs_here(row)]
+        others = [
+            row.digest[:16]
+            for row in rows.values()
+            if row.state in STATES_WITH_KEYS and not self._steps.belongs_here(row)
+        ]
         if others:
-            self.tell(
-                f"This database holds {len(others):,} collection{'s' * (len(others) != 1)} of another shuffler ({', '.join(others[:3])}"
-                f"{', ...' if len(others) > 3 else ''}), whose keys are not in {self.keys.path}; they are left alone. If they should be "
-                "driven here, give the folder that has their keys with --keys."
+            self.log(
+                f"This database holds {len(others):,} collection{'s' * (len(others) != 1)} of "
+                "another shuffler "
+                f"({', '.join(others[:3])}{', ...' if len(others) > 3 else ''}), whose keys "
+                f"are not in {self.keys.path}; they are not changed. To drive them here, give "
+                "the folder that has their keys with --keys."
             )
 
-    def _check_abandoned(self, digest: str, row: Row | None) -> None:
-        """Raise unless a collection may be given up for its lost secrets; one that is over, or was, needs nothing."""
+    def _check_abandoned(self, digest: str, row: CollectionRow | None) -> None:
+        """Raise unless a collection has ended, or may be aborted because its keys are lost."""
         if row is None:
-            raise InputError(f"--abandon names a collection by its whole digest, and this database has no {digest!r}.")
+            raise InputError(
+                "--abandon names a collection by its whole digest, and this database has "
+                f"no {digest!r}."
+            )
         if row.owner and not self._steps.belongs_here(row):
-            raise InputError(f"collection {digest[:16]} belongs to another shuffler of this database; nothing of it is abandoned here.")
+            raise InputError(
+                f"collection {digest[:16]} belongs to another shuffler of this database; "
+                "nothing of it is abandoned here."
+            )
         if row.state in STATES_WITH_KEYS and not self._steps.misses_keys(row):
             raise InputError(
-                f"the keys of collection {digest[:16]} are in {self.keys.path}; start without --abandon, and see collection abort."
+                f"the keys of collection {digest[:16]} are in {self.keys.path}; start "
+                "without --abandon, and see collection abort."
             )
 
     def advance(self, digest: str) -> State:
-        """Do what is due for a collection, as far as it goes now. Nothing, if somebody else is at it.
+        """Take all due steps of a collection, unless another process does; return its state.
 
-        StoreError if the disk or the database fails, Unreachable if the hop before does, NotCountersigned if there is a witness that does
-        not countersign: then it is tried again later.
+        Raises: StoreError, UpstreamUnreachable or NotCountersigned if disk or database, the
+        previous hop or the witness fails; the step is tried again later.
         """
-        with _disk_errors(f"collection {digest[:16]} cannot go on"), self.outputs.alone(digest) as alone:
+        with (
+            _disk_errors(f"collection {digest[:16]} cannot go on"),
+            self.outputs.alone(digest) as alone,
+        ):
             going_on = alone
             while going_on:
                 before = self._row(digest)
-                going_on = self._steps.taken(before)
+                going_on = self._steps.take(before)
                 self._log_change(before)
         return self._row(digest).state
 
-    def _log_change(self, before: Row) -> None:
-        """What became of a collection, in a line of the log."""
+    def _log_change(self, before: CollectionRow) -> None:
+        """Log the new state or end of a collection."""
         after = self._row(before.digest)
         if after.state != before.state:
             reason = f": {after.reason}" if after.reason else ""
-            self.tell(f"Collection {after.digest[:16]} is {after.state}, after it was {before.state}{reason}.")
+            text = f"is {after.state}, after it was {before.state}{reason}."
+            self._log_state(after.digest, text, after.state)
         elif after.until != before.until:
-            self.tell(f"Collection {after.digest[:16]} has too few reports and is extended until {instant(after.until)}.")
+            text = f"has too few reports and is extended until {instant(after.until)}."
+            self._log_state(after.digest, text, after.state)
+
+    def _log_state(self, digest: str, text: str, state: State) -> None:
+        event = LogEvent(
+            f"Collection {digest[:16]} {text}", "state", collection=digest, state=state
+        )
+        self.log(event)
 
     def sweep(self) -> None:
-        """Destroy keys that no collection needs: those of one that is shuffled, and those that nobody used for a day."""
-        rows, now = {row.key: row for row in self.store.rows()}, min(time.time(), self.store.now())
+        """Destroy keys of shuffled collections, and keys that no collection used for a day."""
+        rows = {row.key: row for row in self.store.rows()}
+        now = min(time.time(), self.store.now())
         for key in self.keys.names():
             row = rows.get(key)
             if row is None:
-                if not self._steps.claim(key).exists() and _age(self.keys.path / f"{key}.key", now) > DAY:
+                if (
+                    not self._steps.claim(key).exists()
+                    and _age(self.keys.path / f"{key}.key", now) > DAY
+                ):
                     self.keys.destroy(key)
             elif row.state not in STATES_WITH_KEYS:
+                self.store.confirm(row.digest, row.state)
                 self.keys.destroy(key)
-        for path in self.keys.path.glob(".*.part"):  # what an interruption left of a secret that was being written
+        # An interruption while a secret was written leaves such files.
+        for path in self.keys.path.glob(".*.part"):
             if _age(path, now) > DAY:
                 destroy(path)
 
     def run(self, stop: threading.Event) -> None:
-        """Drive all collections until this is told to stop."""
-        driver = CollectionScheduler(self.store, self.advance, self._steps.is_due, self.sweep, self.trouble, self.tell)
+        """Drive all collections until `stop` is set."""
+        scheduler = CollectionScheduler(
+            self.store, self.advance, self._steps.is_due, self.sweep, self.trouble, self.log
+        )
         while not stop.is_set():
-            stop.wait(driver.round())
-        driver.leave()
+            stop.wait(scheduler.round())
+        scheduler.leave()
+
+
+def _check_tickets(terms: Terms, place: int, tickets: Sequence[bytes]) -> None:
+    if (terms.admission == "tickets" and place == 0) != bool(tickets):
+        raise InputError(
+            "tickets belong to the first shuffler of a collection that is opened with "
+            "--admission tickets."
+        )
+    if any(len(ticket) != TICKET_BYTES for ticket in tickets) or len(set(tickets)) != len(tickets):
+        raise InputError(f"tickets must have {TICKET_BYTES} bytes each, and all must be different.")
+    if tickets and len(tickets) < terms.minimum:
+        raise InputError(
+            f"{len(tickets):,} tickets are too few for the {terms.minimum:,} reports that this "
+            "collection needs."
+        )
 
 
 def _age(path: Path, now: float) -> float:

@@ -1,22 +1,32 @@
-"""Files of a shuffler beside its keys: what was let go, and at a later hop what was fetched and what is owed for it.
+"""Output files of a shuffler next to its keys, and downloads of a later hop.
 
-KEYS/output/DIGEST.boxes      the mixed boxes, sealed for whoever fetches them; the database holds a second copy
-KEYS/output/DIGEST.fetched    at a later hop: boxes of the hop before, sealed for this one, until they are opened and mixed
-KEYS/output/DIGEST.owed       at a later hop: what the hop before is told once they are safe
+KEYS/output/DIGEST.boxes      mixed boxes, sealed for the party that fetches them; the
+                              database has a second copy
+KEYS/output/DIGEST.fetched    later hop: boxes of the previous hop, until they are mixed
+KEYS/output/DIGEST.owed       later hop: receipt to acknowledge them at the previous hop
+KEYS/output/DIGEST.*.dummies  encrypted dummies of a collection with piles, until they are mixed;
+                              the database has the digest of the file that is mixed
 """
 
 from __future__ import annotations
 
 import hashlib
 import os
+import secrets
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, TypeVar
 
-from metricshuffle.collection.keys import PRIVATE_FILE, PRIVATE_FOLDER, KeyFolder, destroy, fsync_directory
-from metricshuffle.collection.store.interface import CHUNK
+from metricshuffle.collection.keys import (
+    PRIVATE_FILE,
+    PRIVATE_FOLDER,
+    KeyFolder,
+    destroy,
+    fsync_directory,
+)
+from metricshuffle.collection.store.records import CHUNK
 from metricshuffle.errors import InputError
 from metricshuffle.files import locked
 
@@ -25,12 +35,21 @@ FILE_ENDINGS = (".boxes", ".boxes.part", ".fetched", ".fetched.part", ".owed")
 
 
 def do_nothing(_: str) -> None:
-    """What is done at the named points of the product; a test kills the process there."""
+    """Default of a callback; tests kill the process at its named points."""
+
+
+@dataclass(frozen=True)
+class MixedOutput:
+    """Output that was written: its digest, and the numbers of people in it and left out."""
+
+    digest: str
+    people: int
+    left_out: int
 
 
 @dataclass(frozen=True)
 class OutputFolder:
-    """Where those files are, by the digest of their collection."""
+    """Paths of the output files, by digest of the collection."""
 
     path: Path
 
@@ -50,14 +69,22 @@ class OutputFolder:
     def owed(self, digest: str) -> Path:
         return self.path / f"{digest}.owed"
 
+    def new_dummies(self, digest: str) -> Path:
+        """Path of a new file of dummies; two processes get different paths."""
+        return self.path / f"{digest}.{secrets.token_hex(8)}.dummies"
+
+    def dummies(self, digest: str) -> list[Path]:
+        """Files of dummies, complete or not."""
+        return sorted(self.path.glob(f"{digest}.*.dummies*"))
+
     def left(self, digest: str) -> list[Path]:
-        """The files that a collection has here."""
+        """Existing files of a collection."""
         paths = (self.path / f"{digest}{ending}" for ending in FILE_ENDINGS)
-        return [path for path in paths if path.exists()]
+        return [path for path in paths if path.exists()] + self.dummies(digest)
 
     @contextmanager
     def alone(self, digest: str) -> Iterator[bool]:
-        """Whether nobody else drives this collection; nobody does then until this is left."""
+        """Lock a collection against other processes that drive it; yield whether it worked."""
         with ExitStack() as stack:
             try:
                 stack.enter_context(locked(self.path / digest, seconds=0))
@@ -67,11 +94,15 @@ class OutputFolder:
             yield True
 
 
-def write_out(path: Path, fill: Callable[[IO[bytes]], Result], at: Callable[[str], None] = do_nothing) -> Result:
-    """A file that is there as a whole, and stays if the power fails, or is not there at all."""
+def write_out(
+    path: Path, fill: Callable[[IO[bytes]], Result], at: Callable[[str], None] = do_nothing
+) -> Result:
+    """Write a file durably and atomically."""
     part = path.with_name(f"{path.name}.part")
     try:
-        with open(os.open(part, os.O_RDWR | os.O_CREAT | os.O_TRUNC, PRIVATE_FILE), "w+b") as stream:
+        with open(
+            os.open(part, os.O_RDWR | os.O_CREAT | os.O_TRUNC, PRIVATE_FILE), "w+b"
+        ) as stream:
             result = fill(stream)
             stream.flush()
             at("written")
@@ -89,7 +120,7 @@ def write_out(path: Path, fill: Callable[[IO[bytes]], Result], at: Callable[[str
 
 
 def read_chunks(path: Path) -> Iterator[bytes]:
-    """A file, piece by piece; nothing if there is none."""
+    """Read a file in chunks; none if it does not exist."""
     with suppress(FileNotFoundError), open(path, "rb") as stream:
         while chunk := stream.read(CHUNK):
             yield chunk

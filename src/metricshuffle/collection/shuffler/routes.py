@@ -1,7 +1,8 @@
-"""The calls of a shuffler but for reports: what is public, what was released, and what the operator asks for.
+"""HTTP routes of a shuffler except for reports: public, for released outputs, for the operator.
 
-Whoever fetches, and the operator, name themselves by a token (`Authorization: Bearer ...`), which is compared in constant time before
-anything of the body is read. Answers are JSON; what was wrong is `{"error": "a sentence"}`.
+The party that fetches an output and the operator authenticate by a token (`Authorization: Bearer
+...`), which is compared in constant time before the body is read. An error is `{"error": "a
+sentence"}`.
 """
 
 from __future__ import annotations
@@ -12,14 +13,16 @@ import re
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from metricshuffle.collection.keys import matches_token, token_hash
+from metricshuffle.collection.recipes import JsonObject
 from metricshuffle.collection.sealed_boxes import TICKET_BYTES
 from metricshuffle.collection.shuffler.admission import FINAL_STATES
-from metricshuffle.collection.shuffler.scheduler import CLOCK
+from metricshuffle.collection.shuffler.readiness import random_retry_after
+from metricshuffle.collection.shuffler.scheduler import CLOCK, HISTORY
 from metricshuffle.collection.store.guarded_clock import ClockReading, clamped_time_text
-from metricshuffle.collection.store.interface import DuplicateCollection, Row, StoreError
+from metricshuffle.collection.store.records import CollectionRow, DuplicateCollection, StoreError
 from metricshuffle.collection.terms import Collection, instant, parse_time
 from metricshuffle.collection.witness import LARGEST_REQUEST, Denied
 from metricshuffle.collection.witness import PATH as WITNESS
@@ -29,37 +32,44 @@ if TYPE_CHECKING:
     from starlette.applications import Starlette
     from starlette.requests import Request
     from starlette.responses import Response
+    from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
     from metricshuffle.collection.shuffler.lifecycle import Shuffler
+    from metricshuffle.collection.store.sql_store import Store
     from metricshuffle.collection.witness import Countersigner
 
     Call = Callable[[Request], Awaitable[Response]]
 
+COLLECTION_PATH = "/v1/collections/{digest}"
 DIGEST = re.compile("[0-9a-f]{64}")
 PUBLIC_PATH = re.compile(f"/v1/collections/{DIGEST.pattern}(/state)?")
-"""Paths that pages of other sites may ask for, if their origin was allowed."""
+"""Paths that pages of other sites may request, if their origin is allowed."""
 MAX_BODY_BYTES = 128 * 2**20
-"""Bytes that an operator may send: a collection and some million tickets."""
-BODY_SECONDS_BASE, BODY_SECONDS_PER_MEGABYTE = 10.0, 1.0
-"""In which that has arrived."""
+"""Limit for a request of the operator: a collection and some million tickets."""
+BODY_SECONDS_BASE = 10.0
+BODY_SECONDS_PER_MEGABYTE = 1.0
+"""Time limits for a request of the operator to arrive."""
 MAX_CACHED_FACTS = 2**16
-"""Collections whose facts are remembered."""
+"""Maximum number of collections whose facts are cached."""
 STATES_WITH_COUNTS = ("shuffled", "erased", "released", "purged")
-"""States in which it is public how many took part."""
-HEADERS = ((b"cache-control", b"no-store"), (b"x-content-type-options", b"nosniff"), (b"referrer-policy", b"no-referrer"))
+"""States in which the number of people is public."""
+HEADERS = (
+    (b"cache-control", b"no-store"),
+    (b"x-content-type-options", b"nosniff"),
+    (b"referrer-policy", b"no-referrer"),
+)
 PAGE_HEADERS = {"Content-Security-Policy": "frame-ancestors 'none'", "X-Frame-Options": "DENY"}
-"""What a page cannot say itself: its own policy allows its script by a hash, and one address to send to."""
-
-
-STATUS_MESSAGES = {404: "there is no such call.", 405: "this call is not made so; see Allow."}
+"""Policy that a page cannot set itself; its own policy allows its script and one address."""
+STATUS_MESSAGES = {404: "there is no such call.", 405: ("this method is not allowed; see Allow.")}
 
 
 class CallRejected(MetricShuffleError):
-    """A call that gets no 2xx."""
+    """A call is answered by an error status."""
 
     def __init__(self, status: int, error: str, **headers: str) -> None:
         super().__init__(error)
-        self.status, self.headers = status, headers
+        self.status = status
+        self.headers = headers
 
 
 @lru_cache(maxsize=64)
@@ -69,49 +79,63 @@ def read(served: bytes) -> Collection:
 
 @lru_cache(maxsize=16)
 def _page(served: bytes, clock: str) -> bytes:
-    """The page on which people take part, as this shuffler serves it, with the notes about its clock."""
+    """Join page as this shuffler serves it, with the notes about its clock."""
     from metricshuffle.collection.client.join_page import join_page
 
     collection = read(served)
     return join_page(collection, collection.terms.hops[0].url, clock=clock.splitlines()).encode()
 
 
-def phase(row: Row, now: float) -> str:
-    """Whether reports are taken at some time, in words for people: what `AdmissionRules.takes_reports` decides when one comes."""
+def phase(row: CollectionRow, now: float) -> str:
+    """Text that says whether reports are accepted at a time; see `AdmissionRules.takes_reports`."""
     terms = read(row.served).terms
     if row.state != "open":
         return {"aborted": "aborted", "purged": "gone"}.get(row.state, "closed")
     if now < parse_time(terms.opens):
         return "not open yet"
-    undecided = row.until == parse_time(terms.closes) and row.reports < terms.minimum  # then its closing time extends it
-    return "open" if now < (parse_time(terms.extends) if undecided else row.until) else "closed"
+    will_extend = row.until == parse_time(terms.closes) and row.reports < terms.minimum
+    end = parse_time(terms.extends) if will_extend else row.until
+    return "open" if now < end else "closed"
 
 
 @dataclass(frozen=True)
 class CollectionFacts:
-    """What the state of a collection says of its terms, read without checking all of them: they were checked when it was opened."""
+    """Terms that the status of a collection repeats.
+
+    They are read without validation, because they were checked when the collection was opened.
+    """
 
     task: str
-    terms: dict[str, Any]
+    terms: JsonObject
 
     @classmethod
-    def of(cls, row: Row) -> CollectionFacts:
+    def of(cls, row: CollectionRow) -> CollectionFacts:
         facts = _FACTS_CACHE.get(row.digest)
         if facts is None:
             terms = json.loads(row.served)
             task = json.loads(terms["task"]).get("digest") or read(row.served).task.digest
             if len(_FACTS_CACHE) >= MAX_CACHED_FACTS:
                 _FACTS_CACHE.clear()
-            names = ("closes", "minimum", "maximum", "opens", "extends", "round", "split", "admission")
-            facts = _FACTS_CACHE[row.digest] = cls(task, {name: terms[name] for name in names})
+            names = (
+                "closes",
+                "minimum",
+                "maximum",
+                "opens",
+                "extends",
+                "round",
+                "split",
+                "admission",
+            )
+            facts = cls(task, {name: terms[name] for name in names})
+            _FACTS_CACHE[row.digest] = facts
         return facts
 
 
 _FACTS_CACHE: dict[str, CollectionFacts] = {}
 
 
-def public_status(row: Row) -> dict[str, Any]:
-    """What anybody may know: how many took part is said once that cannot change any more."""
+def public_status(row: CollectionRow) -> JsonObject:
+    """Public status; the number of people is included once it is final."""
     counted = row.state in STATES_WITH_COUNTS
     return {
         "state": row.state,
@@ -122,12 +146,13 @@ def public_status(row: Row) -> dict[str, Any]:
         "left_out": row.left_out if counted else None,
         "output": row.output if counted else None,
         **({"countersignature": row.countersignature} if row.countersignature else {}),
+        **({"leases": row.leases.strip()} if row.leases else {}),
         **({"clock": row.clock.splitlines()} if row.clock else {}),
     }
 
 
-def operator_status(row: Row, trouble: str = "") -> dict[str, Any]:
-    """What the operator may know beside that; `trouble` is why it does not go on now, if it does not."""
+def operator_status(row: CollectionRow, trouble: str = "") -> JsonObject:
+    """Status for the operator; `trouble` says why the collection cannot continue now."""
     facts = CollectionFacts.of(row)
     return {
         "digest": row.digest,
@@ -142,8 +167,8 @@ def operator_status(row: Row, trouble: str = "") -> dict[str, Any]:
     }
 
 
-def clock_status(reading: ClockReading) -> dict[str, Any]:
-    """What the operator may know of the clock."""
+def clock_status(reading: ClockReading) -> JsonObject:
+    """Status of the clock for the operator."""
     return {
         "clock": clamped_time_text(reading.wall),
         "expected": clamped_time_text(reading.expected),
@@ -153,24 +178,27 @@ def clock_status(reading: ClockReading) -> dict[str, Any]:
     }
 
 
-class _Routes:
-    """One method for each call."""
+class _PublicRoutes:
+    """Handlers of the public routes, one method each."""
 
-    def __init__(self, shuffler: Shuffler, trouble: Callable[[], str]) -> None:
-        self.shuffler, self.store, self.trouble = shuffler, shuffler.store, trouble
-        self._operator = token_hash(shuffler.keys.token)
+    def __init__(self, store: Store, trouble: Callable[[], Awaitable[str]]) -> None:
+        self.store = store
+        self.trouble = trouble
 
-    async def _row(self, request: Request) -> Row:
+    async def _row(self, request: Request) -> CollectionRow:
         digest = request.path_params["digest"]
         row = await asyncio.to_thread(self.store.row, digest) if DIGEST.fullmatch(digest) else None
         if row is None:
             raise CallRejected(404, "there is no such collection here.")
         return row
 
-    # Anybody
+    # Public routes
 
-    async def health(self, request: Request) -> Response:
-        if trouble := await asyncio.to_thread(self.trouble):
+    async def alive(self, request: Request) -> Response:
+        return _json_response({"ok": True})
+
+    async def ready(self, request: Request) -> Response:
+        if trouble := await self.trouble():
             raise StoreError(trouble)
         return _json_response({"ok": True})
 
@@ -179,7 +207,9 @@ class _Routes:
 
     async def state(self, request: Request) -> Response:
         row = await self._row(request)
-        return _json_response({**public_status(row), "phase": phase(row, await asyncio.to_thread(self.store.now))})
+        return _json_response(
+            {**public_status(row), "phase": phase(row, await asyncio.to_thread(self.store.now))}
+        )
 
     async def join(self, request: Request) -> Response:
         row = await self._row(request)
@@ -191,56 +221,90 @@ class _Routes:
 
         return _bytes_response(client_bundle(), "text/javascript; charset=utf-8")
 
-    # Shufflers of which this one is the witness
+
+class _Routes(_PublicRoutes):
+    """Handlers of all routes."""
+
+    def __init__(self, shuffler: Shuffler, trouble: Callable[[], Awaitable[str]]) -> None:
+        super().__init__(shuffler.store, trouble)
+        self.shuffler = shuffler
+        self._operator = token_hash(shuffler.keys.token)
+
+    # Routes for shufflers whose witness this one is
 
     def _countersigner(self) -> Countersigner:
         if self.shuffler.countersigner is None:
-            raise CallRejected(404, "this shuffler is nobody's witness; its operator makes it one with serve --witness-for.")
+            raise CallRejected(
+                404,
+                "this shuffler is not a witness; its operator makes it one with serve "
+                "--witness-for.",
+            )
         return self.shuffler.countersigner
 
     async def witness(self, request: Request) -> Response:
         return _json_response({"key": self._countersigner().key})
 
     async def countersign(self, request: Request) -> Response:
-        countersigner, asked = self._countersigner(), await _read_json_body(request, LARGEST_REQUEST)
-        return _json_response({"countersignature": await asyncio.to_thread(countersigner.countersignature, asked)})
+        countersigner = self._countersigner()
+        content = await _read_json_body(request, LARGEST_REQUEST)
+        return _json_response(
+            {"countersignature": await asyncio.to_thread(countersigner.countersignature, content)}
+        )
 
-    # Whoever fetches
+    # Routes for the party that fetches the output
 
-    async def _authorize_fetch(self, request: Request) -> tuple[Row, Collection, int]:
-        """The row and the place of this hop, if the token is that of who fetches what it lets go."""
+    async def _authorize_fetch(self, request: Request) -> CollectionRow:
+        """Return the row, if the token allows fetching the output."""
         row = await self._row(request)
         collection = read(row.served)
         place = collection.hop_index_of(row.key)
-        if place is None or not matches_token(_bearer(request), collection.fetcher_of(place).release):
-            raise _unauthorized("this is not the token of who may fetch this.")
-        return row, collection, place
+        if place is None or not matches_token(
+            _bearer(request), collection.fetcher_of(place).release
+        ):
+            raise _unauthorized("this token does not allow fetching this output.")
+        return row
 
     async def release(self, request: Request) -> Response:
         from starlette.responses import StreamingResponse
 
-        row, collection, place = await self._authorize_fetch(request)
+        row = await self._authorize_fetch(request)
+        if row.state in ("released", "aborted", "purged"):
+            # A state that was only read may be on no standby, which might release another output.
+            await asyncio.to_thread(self.store.confirm, row.digest, row.state)
         if row.state in ("aborted", "purged"):
-            raise CallRejected(410, f"this collection was {row.state}{': ' + row.reason if row.reason else ''}.")
+            raise CallRejected(
+                410, f"this collection was {row.state}{': ' + row.reason if row.reason else ''}."
+            )
         if row.state != "released":
             raise CallRejected(425, f"this collection is {row.state} and not released yet.")
-        size = row.people * collection.terms.messages * collection.sealing.box_size(collection.layer_of(place) - 1)
-        headers = {"ETag": f'"{row.output}"', "X-People": str(row.people), "X-Left-Out": str(row.left_out), "Content-Length": str(size)}
+        size = await asyncio.to_thread(self.shuffler.output_size, row.digest)
+        headers = {
+            "ETag": f'"{row.output}"',
+            "X-People": str(row.people),
+            "X-Left-Out": str(row.left_out),
+            "Content-Length": str(size),
+        }
         if row.countersignature:
             headers["X-Countersignature"] = row.countersignature
-        return StreamingResponse(self.shuffler.output(row.digest), media_type="application/octet-stream", headers=headers)
+        return StreamingResponse(
+            self.shuffler.output(row.digest), media_type="application/octet-stream", headers=headers
+        )
 
     async def acknowledge(self, request: Request) -> Response:
-        row, _, _ = await self._authorize_fetch(request)
-        if not row.output or request.headers.get("if-match", "") != f'"{row.output}"':
-            raise CallRejected(412, "If-Match must be the digest of what was released, in quotes.")
-        await asyncio.to_thread(self.store.acknowledge, row.digest)
-        return _empty_response()
+        from starlette.responses import Response
 
-    # The operator
+        row = await self._authorize_fetch(request)
+        if not row.output or request.headers.get("if-match", "") != f'"{row.output}"':
+            raise CallRejected(
+                412, ("If-Match must be the digest of the released output, in quotes.")
+            )
+        await asyncio.to_thread(self.store.acknowledge, row.digest)
+        return Response(status_code=204)
+
+    # Routes of the operator
 
     def operators(self, call: Call) -> Call:
-        """The same call, for the operator alone."""
+        """Restrict a call to the operator."""
 
         async def checked(request: Request) -> Response:
             if not matches_token(_bearer(request), self._operator):
@@ -252,21 +316,33 @@ class _Routes:
     async def new_keys(self, request: Request) -> Response:
         witness = await asyncio.to_thread(self.shuffler.new_witness)
         party = await asyncio.to_thread(self.shuffler.new_party)
-        told = {"key": party.key, "release": party.release}
-        return _json_response(told if witness is None else {**told, "witness": witness.model_dump()}, 201)
+        content: JsonObject = {"key": party.key, "release": party.release}
+        if witness is not None:
+            content["witness"] = witness.model_dump()
+        return _json_response(content, 201)
 
     async def open(self, request: Request) -> Response:
         content = await _read_json_body(request)
-        text, digits = content.get("collection"), content.get("tickets", "")
+        text = content.get("collection")
+        digits = content.get("tickets", "")
         if not isinstance(text, str) or not isinstance(digits, str):
-            raise CallRejected(400, "a collection is opened with its text and its tickets, in hexadecimal digits.")
-        served, tickets = text.encode(), _tickets(digits)
-        is_new = await asyncio.to_thread(self.shuffler.open, served, tickets)
+            raise CallRejected(
+                400, "a collection is opened with its text and its tickets, in hexadecimal digits."
+            )
+        served = text.encode()
+        is_new = await asyncio.to_thread(self.shuffler.open, served, _tickets(digits))
         return _json_response({"digest": Collection(served).digest}, 201 if is_new else 200)
 
     async def statuses(self, request: Request) -> Response:
-        def list_statuses() -> Response:  # thousands of collections take a while, and reports come meanwhile
-            return _json_response({"collections": [operator_status(row, self._trouble(row)) for row in self.store.rows()]})
+        # Rows are read in a thread: thousands of collections would block the event loop.
+        def list_statuses() -> Response:
+            return _json_response(
+                {
+                    "collections": [
+                        operator_status(row, self._trouble(row)) for row in self.store.rows()
+                    ]
+                }
+            )
 
         return await asyncio.to_thread(list_statuses)
 
@@ -274,10 +350,12 @@ class _Routes:
         row = await self._row(request)
         return _json_response(operator_status(row, self._trouble(row)))
 
-    def _trouble(self, row: Row) -> str:
-        """Why it does not go on: something of its own, or the clock."""
+    def _trouble(self, row: CollectionRow) -> str:
+        """Why a collection cannot continue: its own trouble, the database, or the clock."""
         trouble = self.shuffler.trouble
-        return trouble.get(row.digest, "") or (trouble.get(CLOCK, "") if row.state not in FINAL_STATES else "")
+        if row.digest in trouble or row.state in FINAL_STATES:
+            return trouble.get(row.digest, "")
+        return trouble.get(HISTORY, "") or trouble.get(CLOCK, "")
 
     async def clock(self, request: Request) -> Response:
         return _json_response(clock_status(await asyncio.to_thread(self.store.read_clock)))
@@ -291,12 +369,31 @@ class _Routes:
     async def _change_clock(self, request: Request, change: Callable[[], str]) -> Response:
         await _read_json_body(request)
         note = await asyncio.to_thread(change)
-        return _json_response({"note": note, **clock_status(await asyncio.to_thread(self.store.read_clock))})
+        return _json_response(
+            {"note": note, **clock_status(await asyncio.to_thread(self.store.read_clock))}
+        )
+
+    async def database(self, request: Request) -> Response:
+        trouble = await asyncio.to_thread(self.store.history_trouble)
+        return _json_response({"accepted": not trouble, "trouble": trouble})
+
+    async def accept_database(self, request: Request) -> Response:
+        await _read_json_body(request)
+        note = await asyncio.to_thread(self.shuffler.accept_database)
+        return _json_response({"note": note, "accepted": True, "trouble": ""})
+
+    async def confirm_lease(self, request: Request) -> Response:
+        await _read_json_body(request)
+        confirm = self.shuffler.confirm_lease
+        if confirm is None:
+            raise CallRejected(404, "this shuffler leases no keys.")
+        note = await asyncio.to_thread(confirm, request.path_params["lease"])
+        return _json_response({"note": note})
 
     async def abort(self, request: Request) -> Response:
         reason = (await _read_json_body(request)).get("reason", "")
         if not isinstance(reason, str):
-            raise CallRejected(400, "a reason is text, and public.")
+            raise CallRejected(400, "a reason must be text; it is public.")
         row = await self._row(request)
         await asyncio.to_thread(self.shuffler.abort, row.digest, reason)
         return await self.status(request)
@@ -307,24 +404,19 @@ class _Routes:
         return await self.status(request)
 
 
-def build_application(shuffler: Shuffler, trouble: Callable[[], str]) -> Starlette:
-    """The application of every call but those that send reports; `trouble` says why those cannot be stored now, if they cannot."""
-    from starlette.applications import Starlette
-    from starlette.exceptions import HTTPException
-    from starlette.middleware import Middleware
-    from starlette.routing import Route
+def build_application(shuffler: Shuffler, trouble: Callable[[], Awaitable[str]]) -> Starlette:
+    """Build the application of all routes but that of reports.
 
-    routes, collection_path, control = _Routes(shuffler, trouble), "/v1/collections/{digest}", "/v1/control/collections"
+    `trouble` says why reports cannot be stored now.
+    """
+    routes = _Routes(shuffler, trouble)
+    control = "/v1/control/collections"
     table: list[tuple[str, str, Call]] = [
-        ("GET", "/healthz", routes.health),
-        ("GET", collection_path, routes.collection),
-        ("GET", f"{collection_path}/state", routes.state),
-        ("GET", f"{collection_path}/release", routes.release),
-        ("DELETE", f"{collection_path}/release", routes.acknowledge),
+        *_public_table(routes),
+        ("GET", f"{COLLECTION_PATH}/release", routes.release),
+        ("DELETE", f"{COLLECTION_PATH}/release", routes.acknowledge),
         ("GET", WITNESS, routes.witness),
         ("POST", WITNESS, routes.countersign),
-        ("GET", "/join/client.js", routes.script),
-        ("GET", "/join/{digest}", routes.join),
         ("POST", "/v1/control/keys", routes.operators(routes.new_keys)),
         ("GET", control, routes.operators(routes.statuses)),
         ("POST", control, routes.operators(routes.open)),
@@ -334,7 +426,36 @@ def build_application(shuffler: Shuffler, trouble: Callable[[], str]) -> Starlet
         ("GET", "/v1/control/clock", routes.operators(routes.clock)),
         ("POST", "/v1/control/clock/confirm", routes.operators(routes.confirm_clock)),
         ("POST", "/v1/control/clock/correct", routes.operators(routes.correct_clock)),
+        ("GET", "/v1/control/database", routes.operators(routes.database)),
+        ("POST", "/v1/control/database/accept", routes.operators(routes.accept_database)),
+        ("POST", "/v1/control/leases/{lease}/confirm", routes.operators(routes.confirm_lease)),
     ]
+    return _starlette(table)
+
+
+def build_public_application(store: Store, trouble: Callable[[], Awaitable[str]]) -> Starlette:
+    """Build the application of an edge: the public routes but that of reports."""
+    return _starlette(_public_table(_PublicRoutes(store, trouble)))
+
+
+def _public_table(routes: _PublicRoutes) -> list[tuple[str, str, Call]]:
+    return [
+        ("GET", "/livez", routes.alive),
+        ("GET", "/readyz", routes.ready),
+        ("GET", "/healthz", routes.ready),
+        ("GET", COLLECTION_PATH, routes.collection),
+        ("GET", f"{COLLECTION_PATH}/state", routes.state),
+        ("GET", "/join/client.js", routes.script),
+        ("GET", "/join/{digest}", routes.join),
+    ]
+
+
+def _starlette(table: list[tuple[str, str, Call]]) -> Starlette:
+    from starlette.applications import Starlette
+    from starlette.exceptions import HTTPException
+    from starlette.middleware import Middleware
+    from starlette.routing import Route
+
     errors = (HTTPException, CallRejected, Denied, StoreError, DuplicateCollection, InputError)
     return Starlette(
         routes=[Route(path, call, methods=[method]) for method, path, call in table],
@@ -344,27 +465,44 @@ def build_application(shuffler: Shuffler, trouble: Callable[[], str]) -> Starlet
 
 
 async def _answer_error(request: Request, error: Exception) -> Response:
-    """What went wrong as an answer: a path that is none, a refusal, trouble with the store, or wrong input."""
-    status = getattr(error, "status", None) or getattr(error, "status_code", None)
-    if status is None:
-        status = 503 if isinstance(error, StoreError) else 409 if isinstance(error, DuplicateCollection) else 400
-    message = STATUS_MESSAGES.get(status, "this call cannot be made.") if hasattr(error, "detail") else str(error)
-    headers = dict(getattr(error, "headers", None) or {}) | ({"Retry-After": "5"} if status == 503 else {})
+    """Answer to an expected error: unknown path, rejection, failure of the store, invalid input."""
+    status = _status_of(error)
+    message = (
+        STATUS_MESSAGES.get(status, "this call cannot be made.")
+        if hasattr(error, "detail")
+        else str(error)
+    )
+    headers = dict(getattr(error, "headers", None) or {})
+    if status == 503:
+        headers["Retry-After"] = random_retry_after()
     return _json_response({"error": message}, status, headers)
 
 
+def _status_of(error: Exception) -> int:
+    status: int | None = getattr(error, "status", None) or getattr(error, "status_code", None)
+    if status is not None:
+        return status
+    if isinstance(error, StoreError):
+        return 503
+    return 409 if isinstance(error, DuplicateCollection) else 400
+
+
 async def _answer_failure(request: Request, error: Exception) -> Response:
-    return _json_response({"error": "the shuffler failed."}, 500, {name.decode(): value.decode() for name, value in HEADERS})
+    return _json_response(
+        {"error": "the shuffler failed."},
+        500,
+        {name.decode(): value.decode() for name, value in HEADERS},
+    )
 
 
 class _SecurityHeaders:
-    """Nothing is kept by whoever stands in between, and no page of ours says where somebody came from."""
+    """Adds headers that forbid caching, sniffing of types, and referrers."""
 
-    def __init__(self, app: Any) -> None:
+    def __init__(self, app: ASGIApp) -> None:
         self._inside = app
 
-    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        async def with_headers(message: Any) -> None:
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        async def with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
                 message["headers"] = [*message["headers"], *HEADERS]
             await send(message)
@@ -381,8 +519,8 @@ def _bearer(request: Request) -> str:
     return token.strip() if kind.lower() == "bearer" else ""
 
 
-async def _read_json_body(request: Request, largest: int = MAX_BODY_BYTES) -> dict[str, Any]:
-    """The JSON object that was sent."""
+async def _read_json_body(request: Request, largest: int = MAX_BODY_BYTES) -> JsonObject:
+    """Read the JSON object in the body of a request."""
     from starlette.requests import ClientDisconnect
 
     length = request.headers.get("content-length", "")
@@ -391,7 +529,9 @@ async def _read_json_body(request: Request, largest: int = MAX_BODY_BYTES) -> di
     if len(length) > 12 or int(length) > largest:
         raise CallRejected(413, f"this call has at most {largest:,} bytes.")
     try:
-        async with asyncio.timeout(BODY_SECONDS_BASE + BODY_SECONDS_PER_MEGABYTE * int(length) / 2**20):
+        async with asyncio.timeout(
+            BODY_SECONDS_BASE + BODY_SECONDS_PER_MEGABYTE * int(length) / 2**20
+        ):
             body = await request.body()
         content = await asyncio.to_thread(json.loads, body)
     except TimeoutError:
@@ -408,12 +548,16 @@ def _tickets(digits: str) -> list[bytes]:
     try:
         if len(digits) % size:
             raise ValueError
-        return [bytes.fromhex(digits[start : start + size]) for start in range(0, len(digits), size)]
+        return [
+            bytes.fromhex(digits[start : start + size]) for start in range(0, len(digits), size)
+        ]
     except ValueError:
         raise CallRejected(400, f"a ticket is {size} hexadecimal digits.") from None
 
 
-def _json_response(content: Any, status: int = 200, headers: dict[str, str] | None = None) -> Response:
+def _json_response(
+    content: object, status: int = 200, headers: dict[str, str] | None = None
+) -> Response:
     from starlette.responses import JSONResponse
 
     return JSONResponse(content, status, headers)
@@ -423,9 +567,3 @@ def _bytes_response(content: bytes, kind: str, headers: dict[str, str] | None = 
     from starlette.responses import Response
 
     return Response(content, media_type=kind, headers=headers)
-
-
-def _empty_response() -> Response:
-    from starlette.responses import Response
-
-    return Response(status_code=204)

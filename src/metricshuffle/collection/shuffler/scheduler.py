@@ -1,4 +1,4 @@
-"""The loop of a shuffler: every collection is driven by a thread of its own while something is due, and what failed waits a while."""
+"""Scheduler of a shuffler: runs due steps in threads, and delays them after failures."""
 
 from __future__ import annotations
 
@@ -8,56 +8,69 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from metricshuffle.collection.shuffler.admission import FINAL_STATES
+from metricshuffle.collection.shuffler.log_events import LogEvent
 from metricshuffle.collection.shuffler.upstream import UpstreamUnreachable
-from metricshuffle.collection.store.interface import Row, Store, StoreError
+from metricshuffle.collection.store.records import CollectionRow, StoreError
+from metricshuffle.collection.store.sql_store import Store
 from metricshuffle.collection.witness import NotCountersigned
 from metricshuffle.errors import MetricShuffleError
 
 PAUSE_SECONDS = 0.5
-"""Seconds until all collections are looked at again."""
+"""Seconds between two rounds over all collections."""
 MAX_PAUSE_SECONDS = 30.0
-"""Seconds until what failed again and again is tried again."""
+"""Longest delay after repeated failures."""
 OPEN_PAUSE_SECONDS = 1.0
-"""Seconds until a collection that is still open is looked at again: a later hop asks the one before."""
+"""Delay until an open collection is driven again; a later hop polls the previous hop then."""
 MAX_THREADS = 64
-"""Collections that are driven at the same time, at most; only one of them is in memory, and those that wait for another hop take little."""
+"""Maximum number of collections driven at once; only one of them is sorted in memory."""
 SWEEP_SECONDS = 3600
-CLOCK, STORED_TIME = "clock", "stored time"
-"""Where it is noted that the clock keeps all collections from going on, and that what is stored is ahead of it."""
+CLOCK = "clock"
+STORED_TIME = "stored time"
+HISTORY = "database"
+"""Keys of `trouble` for a clock that has jumped, for a stored time ahead of the clock, and for a
+database that is older than the keys."""
 STOP_SECONDS = 30.0
-"""Seconds that what is under way has when the shuffler is stopped. What is cut short is done again at the next start."""
+"""Time for running steps when the shuffler stops; the next start repeats interrupted ones."""
 
 
 @dataclass
 class CollectionScheduler:
-    """Looks at all collections: who is being driven, and who waits because something failed."""
+    """Starts a thread for each collection with a due step."""
 
     store: Store
     advance: Callable[[str], object]
-    is_due: Callable[[Row, float], bool]
+    is_due: Callable[[CollectionRow, float], bool]
     sweep: Callable[[], None]
     trouble: dict[str, str]
-    """What keeps a collection from going on, by its digest; by "" and `CLOCK` what keeps all of them."""
-    tell: Callable[[str], None]
+    """Why a collection cannot continue, by digest; why none can, by "" and the keys above."""
+    log: Callable[[str], None]
     _threads: dict[str, threading.Thread] = field(default_factory=dict)
     _next: dict[str, tuple[float, float]] = field(default_factory=dict)
-    """When each collection is looked at again, and how long it waited for that."""
+    """When each collection is driven again, and its last delay."""
     _swept: float = float("-inf")
 
     def round(self) -> float:
-        """Start what is due; seconds until the next look."""
-        self._threads = {digest: thread for digest, thread in self._threads.items() if thread.is_alive()}
+        """Start all due steps; return the seconds until the next round."""
+        self._threads = {
+            digest: thread for digest, thread in self._threads.items() if thread.is_alive()
+        }
         try:
+            history = self.store.history_trouble()
+            self._note(HISTORY, history)
+            if history:
+                return PAUSE_SECONDS
             if time.monotonic() - self._swept > SWEEP_SECONDS:
                 self.sweep()
                 self._swept = time.monotonic()
-            rows, clock, now = self.store.rows(), self.store.read_clock(), self.store.now()
+            rows = self.store.rows()
+            clock = self.store.read_clock()
+            now = self.store.now()
         except (MetricShuffleError, OSError) as error:
             self._note("", str(error))
             return PAUSE_SECONDS
         self._note("", "")
         if self.store.start_note:
-            self.tell(self.store.start_note)
+            self.log(LogEvent(self.store.start_note, "clock"))
             self.store.start_note = ""
         self._note(CLOCK, clock.trouble)
         self._note(STORED_TIME, clock.warning)
@@ -68,7 +81,12 @@ class CollectionScheduler:
             if waits or row.digest in self._threads or len(self._threads) >= MAX_THREADS:
                 continue
             if self.is_due(row, now):
-                thread = threading.Thread(target=self._advance, args=(row.digest,), name=f"collection {row.digest[:8]}", daemon=True)
+                thread = threading.Thread(
+                    target=self._advance,
+                    args=(row.digest,),
+                    name=f"collection {row.digest[:8]}",
+                    daemon=True,
+                )
                 self._threads[row.digest] = thread
                 thread.start()
         ends = [row.until - now for row in rows if row.state == "open" and row.until > now]
@@ -84,11 +102,14 @@ class CollectionScheduler:
             state = self.advance(digest)
         except (StoreError, UpstreamUnreachable, NotCountersigned) as error:
             self._note_failure(digest, str(error))
-        except Exception as error:  # a fault of ours must not end the others
-            self._note_failure(digest, f"{type(error).__name__} while collection {digest[:16]} was driven.")
+        except Exception as error:  # a bug must not stop other collections
+            self._note_failure(
+                digest, f"{type(error).__name__} while collection {digest[:16]} was driven."
+            )
         else:
             self._note(digest, "")
-            self._next[digest] = (time.monotonic() + (OPEN_PAUSE_SECONDS if state == "open" else PAUSE_SECONDS), PAUSE_SECONDS)
+            pause = OPEN_PAUSE_SECONDS if state == "open" else PAUSE_SECONDS
+            self._next[digest] = (time.monotonic() + pause, PAUSE_SECONDS)
 
     def _note_failure(self, digest: str, what: str) -> None:
         pause = min(MAX_PAUSE_SECONDS, 2 * self._next.get(digest, (0.0, PAUSE_SECONDS))[1])
@@ -96,17 +117,28 @@ class CollectionScheduler:
         self._note(digest, what)
 
     def _note(self, digest: str, what: str) -> None:
-        """Said once when it begins, when it becomes another one of that collection, and when it is over."""
+        """Log trouble when it begins or is over, and a collection's also when it changes."""
         before = self.trouble.get(digest, "")
         if what:
             self.trouble[digest] = what
-            if not before or (what != before and digest not in ("", CLOCK, STORED_TIME)):
-                self.tell(f"{what[:1].upper()}{what[1:]}" if digest == CLOCK else what)
+            if not before or (what != before and digest not in ("", CLOCK, HISTORY, STORED_TIME)):
+                text = f"{what[:1].upper()}{what[1:]}" if digest in (CLOCK, HISTORY) else what
+                self.log(_event(digest, text))
         elif before:
             del self.trouble[digest]
             over = {
                 "": "The database can be used again.",
-                CLOCK: "The clock is believed again; collections go on.",
-                STORED_TIME: "The time that is stored is not ahead of the clock any more.",
+                CLOCK: "The clock is accepted again; collections continue.",
+                HISTORY: "The database is accepted again; collections continue.",
+                STORED_TIME: "The stored time is not ahead of the clock any more.",
             }
-            self.tell(over.get(digest, f"Collection {digest[:16]} goes on."))
+            text = over.get(digest, f"Collection {digest[:16]} continues.")
+            self.log(_event(digest, text, is_over=True))
+
+
+def _event(subject: str, text: str, *, is_over: bool = False) -> LogEvent:
+    """Log message about trouble of a collection, of the clock, or of all."""
+    if subject in (CLOCK, STORED_TIME):
+        return LogEvent(text, "clock")
+    fields = {"collection": subject} if subject and subject != HISTORY else {}
+    return LogEvent(text, "note" if is_over else "trouble", **fields)

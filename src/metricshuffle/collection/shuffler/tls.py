@@ -1,9 +1,11 @@
-"""TLS before the HTTP server: connections are bounded before the handshake, and a handshake has a deadline.
+"""TLS in front of the HTTP server, with a limit of connections and a deadline for handshakes.
 
-The HTTP server below counts a connection once its handshake is over, so that idle or slow strangers could use up every file that the
-process may open. Here a connection costs one file until its greeting has arrived as a whole and its handshake is over; only then is it
-joined to the HTTP server, by a Unix socket that nobody else can open. When there is no room, those who keep others waiting are dropped
-first: whoever has not sent a greeting, then unfinished handshakes, then connections between two requests or before the first.
+The HTTP server counts a connection only once its handshake is over, so idle or slow clients could
+use up all files that the process may open. Here a connection costs one file until its greeting
+(ClientHello) is complete and its handshake is over; only then is the connection joined to the HTTP
+server, through a Unix socket that no other user can open. When there is no room, connections are
+dropped in this order: without a greeting, with an unfinished handshake, between two requests or
+before the first.
 """
 
 from __future__ import annotations
@@ -14,56 +16,78 @@ import errno
 import socket
 import ssl
 from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Any
 
+from metricshuffle.collection.shuffler.log_events import Log, LogEvent
 from metricshuffle.errors import InputError
+from metricshuffle.files import check_private
 
 HANDSHAKE_SECONDS = 10.0
-"""From the connection to the end of the handshake."""
+"""Time limit from the connection to the end of the handshake."""
 IDLE_SECONDS = 0.05
-"""Seconds that somebody who sends no greeting, or no next request, keeps a place that others wait for."""
+"""Time for which an idle connection keeps its place while others wait."""
 FIRST_PATIENCE = 0.25
-"""Seconds more that a first request has, where others wait; clients send it along with the end of the handshake."""
+"""Additional time for the first request, which clients send right after the handshake."""
 HANDSHAKE_PATIENCE = 5.0
-"""Seconds that an unfinished handshake keeps a place that others wait for."""
+"""Time for which an unfinished handshake keeps its place while others wait."""
 JOIN_SECONDS = 30.0
-"""In which whoever has shaken hands is joined to the HTTP server; a crowd waits its turn."""
+"""Time limit for joining a connection to the HTTP server after its handshake."""
 POLL_SECONDS = 0.02
-"""Seconds between looks at whether a greeting is complete, or whether there is room again."""
+"""Interval between checks for a complete greeting, or for room."""
 FLUSH_SECONDS = 2.0
 ACCEPT_BATCH_SIZE = 64
-"""Connections that are accepted before anything else is done."""
+"""Connections accepted at once."""
 FILES_EACH = 3
-"""Files of a connection that is joined: its own, and both ends of the Unix socket."""
+"""Files of a joined connection: its own, and both ends of the Unix socket."""
 MAX_GREETING_BYTES = 5 + 2**14
 NO_FILES_ERRORS = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 PLAIN_HTTP_ANSWER = (
-    b"HTTP/1.1 400 Bad Request\r\nContent-Length: 41\r\nConnection: close\r\n\r\nThis port takes https:// addresses only.\r\n"
+    b"HTTP/1.1 400 Bad Request\r\nContent-Length: 41\r\nConnection: close\r\n\r\n"
+    b"This port takes https:// addresses only.\r\n"
 )
 
 
 def server_context(certificate: Path, key: Path) -> ssl.SSLContext:
-    """TLS 1.3 with this certificate; `InputError` if the two files do not belong together."""
+    """TLS 1.3 context; raises `InputError` if key and certificate do not match."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_3
     context.set_alpn_protocols(["http/1.1"])
     try:
         context.load_cert_chain(certificate, key)
     except (ssl.SSLError, OSError):
-        raise InputError(f"{certificate} and {key} are not a certificate and its key, in PEM.") from None
+        raise InputError(
+            f"{certificate} and {key} are not a certificate and its key, in PEM."
+        ) from None
     return context
 
 
+@dataclass(frozen=True)
+class CertificateFiles:
+    """Files of a certificate chain and of its key, in PEM."""
+
+    certificate: Path
+    key: Path
+
+    def context(self) -> ssl.SSLContext:
+        """Read both; raises `InputError` if they do not match, or if others can read the key."""
+        context = server_context(self.certificate, self.key)
+        check_private(self.key, "the key of the certificate")
+        return context
+
+
 class RelaySide(asyncio.Protocol):
-    """One side of a joined connection: what arrives here is written to the other side."""
+    """One side of a joined connection; data that arrive are written to the other side."""
 
     def __init__(self, relay: Relay, *, from_client: bool) -> None:
-        self._relay, self._from_client = relay, from_client
+        self._relay = relay
+        self._from_client = from_client
         self.other: asyncio.WriteTransport | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        if self._from_client:  # nothing is read until there is somewhere to write it
+        if self._from_client:  # its data are read once the other side is connected
             transport.pause_reading()  # type: ignore[attr-defined]
 
     def data_received(self, data: bytes) -> None:
@@ -84,12 +108,16 @@ class RelaySide(asyncio.Protocol):
 
 
 class Relay:
-    """A connection whose handshake is over, joined to the HTTP server."""
+    """Connection whose handshake is over, joined to the HTTP server."""
 
     def __init__(self, front: TlsFront) -> None:
         self._front = front
-        self.client, self.server = RelaySide(self, from_client=True), RelaySide(self, from_client=False)
-        self.between_requests, self.since = True, front.time()
+        self.client, self.server = (
+            RelaySide(self, from_client=True),
+            RelaySide(self, from_client=False),
+        )
+        self.between_requests = True
+        self.since = front.time()
         self.transports: list[asyncio.WriteTransport] = []
 
     def note(self, *, between_requests: bool) -> None:
@@ -101,16 +129,16 @@ class Relay:
         client.resume_reading()  # type: ignore[attr-defined]
 
     def end(self, half: RelaySide) -> None:
-        """One side is gone: what was read of it still goes to the other side, which is then closed."""
+        """Close the other side after sending what was read from the side that ended."""
         if half.other is not None:
             half.other.close()
-            if half is self.server:  # a client that reads nothing does not keep its place
+            if half is self.server:  # a client that reads nothing loses its place
                 self._front.later(FLUSH_SECONDS, half.other.abort)
         if half is self.client:
             self._front.leave(self)
 
     def close(self) -> None:
-        """What was answered still goes out, for a while."""
+        """Close the connection after pending answers were sent, within a time limit."""
         for transport in self.transports:
             transport.close()
             self._front.later(FLUSH_SECONDS, transport.abort)
@@ -121,11 +149,16 @@ class Relay:
 
 
 class TlsFront:
-    """Accepts connections on a listening socket, shakes hands, and joins them to the HTTP server at a Unix socket."""
+    """Accepts connections, performs TLS handshakes, and joins them to the HTTP server."""
 
-    def __init__(self, listening: socket.socket, context: ssl.SSLContext, server: Path, files: int) -> None:
-        """`files`: how many files all connections together may use."""
-        self._listening, self._context, self._server = listening, context, server
+    def __init__(
+        self, listening: socket.socket, certificate: CertificateFiles, server: Path, files: int
+    ) -> None:
+        """Start accepting; all connections together use at most `files` files."""
+        self._listening = listening
+        self._files = certificate
+        self._context = certificate.context()
+        self._server = server
         self._loop = asyncio.get_running_loop()
         self._max_joined = max(4, files // (4 * FILES_EACH))
         self._max_arriving = max(8, files - FILES_EACH * self._max_joined)
@@ -136,16 +169,31 @@ class TlsFront:
         self._relays: set[Relay] = set()
         self._room = asyncio.Event()
         self._accepting = self._closed = False
-        if hasattr(socket, "TCP_DEFER_ACCEPT"):  # whoever sends nothing is not even handed over, for some seconds
+        # The system does not report a connection for some seconds if it sends nothing.
+        if hasattr(socket, "TCP_DEFER_ACCEPT"):
             with contextlib.suppress(OSError):
-                listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_DEFER_ACCEPT, int(HANDSHAKE_SECONDS))
+                listening.setsockopt(
+                    socket.IPPROTO_TCP, socket.TCP_DEFER_ACCEPT, int(HANDSHAKE_SECONDS)
+                )
         self._resume()
 
     def time(self) -> float:
         return self._loop.time()
 
-    def later(self, seconds: float, what: Any) -> None:
-        self._loop.call_later(seconds, what)
+    def later(self, seconds: float, callback: Callable[[], object]) -> None:
+        self._loop.call_later(seconds, callback)
+
+    def reload_certificate(self, log: Log) -> None:
+        """Read the files again, for connections whose handshake has not begun.
+
+        If they cannot be used, the previous certificate stays in use.
+        """
+        try:
+            self._context = self._files.context()
+        except InputError as error:
+            log(LogEvent(f"The certificate from before is used: {error}", "trouble"))
+        else:
+            log(LogEvent("The certificate was reloaded.", "certificate"))
 
     @property
     def joined(self) -> int:
@@ -166,7 +214,10 @@ class TlsFront:
 
     def _accept(self) -> None:
         for _ in range(ACCEPT_BATCH_SIZE):
-            if len(self._silent) + len(self._handshakes) + len(self._waiting) >= self._max_arriving and not self._drop_longest_waiting():
+            if (
+                len(self._silent) + len(self._handshakes) + len(self._waiting) >= self._max_arriving
+                and not self._drop_longest_waiting()
+            ):
                 self._pause()
                 return
             try:
@@ -178,19 +229,20 @@ class TlsFront:
                     self._drop_longest_waiting()
                     self._pause()
                     return
-                continue  # whoever it was has gone again
+                continue  # the client has disconnected
             connection.setblocking(False)
             self._silent[connection] = self.time()
             self._read_greeting(connection)
-            self.later(HANDSHAKE_SECONDS, lambda silent=connection: self._drop_silent(silent))
+            self.later(HANDSHAKE_SECONDS, partial(self._drop_silent, connection))
 
     def _drop_longest_waiting(self) -> bool:
-        """Drop whoever has kept others waiting for longest; whether there was somebody."""
+        """Drop the connection that has blocked others for longest; return whether there was one."""
         now = self.time()
         for connection, since in list(self._silent.items()):
             if now - since < IDLE_SECONDS:
                 break
-            self._read_greeting(connection)  # its greeting may be here, and this loop have been too busy to see it
+            # Its greeting may have arrived while this loop was busy.
+            self._read_greeting(connection)
             if self._drop_silent(connection):
                 return True
         task, since = next(iter(self._handshakes.items()), (None, now))
@@ -210,7 +262,7 @@ class TlsFront:
     # From the greeting to the HTTP server
 
     def _read_greeting(self, connection: socket.socket) -> None:
-        """Begin the handshake once the greeting has arrived as a whole."""
+        """Begin the handshake once the greeting is complete."""
         if connection not in self._silent:
             return
         try:
@@ -223,12 +275,15 @@ class TlsFront:
         if head[:1] != b"\x16":
             if head[:1].isalpha():
                 with contextlib.suppress(OSError):
-                    connection.recv(MAX_GREETING_BYTES)  # (what is left unread would take the answer with it)
+                    # Unread data would reset the connection and discard the answer.
+                    connection.recv(MAX_GREETING_BYTES)
                     connection.send(PLAIN_HTTP_ANSWER)
             self._drop_silent(connection)
             return
         self._loop.remove_reader(connection.fileno())
-        if len(head) < 5 or len(head) < min(MAX_GREETING_BYTES, 5 + int.from_bytes(head[3:5], "big")):
+        if len(head) < 5 or len(head) < min(
+            MAX_GREETING_BYTES, 5 + int.from_bytes(head[3:5], "big")
+        ):
             self.later(POLL_SECONDS, lambda: self._read_greeting(connection))
             return
         since = self._silent.pop(connection)
@@ -244,10 +299,13 @@ class TlsFront:
         relay = Relay(self)
         try:
             client, _ = await self._loop.connect_accepted_socket(
-                lambda: relay.client, connection, ssl=self._context, ssl_shutdown_timeout=FLUSH_SECONDS,
+                lambda: relay.client,
+                connection,
+                ssl=self._context,
+                ssl_shutdown_timeout=FLUSH_SECONDS,
                 ssl_handshake_timeout=max(POLL_SECONDS, since + HANDSHAKE_SECONDS - self.time()),
-            )  # fmt: skip
-        except (OSError, asyncio.CancelledError):  # (what ssl raises is an OSError)
+            )
+        except (OSError, asyncio.CancelledError):  # errors of ssl are OSErrors
             connection.close()
             return
         if (task := asyncio.current_task()) is not None:
@@ -261,7 +319,9 @@ class TlsFront:
                         await asyncio.wait_for(self._room.wait(), POLL_SECONDS)
                 self._joining += 1
                 try:
-                    server, _ = await self._loop.create_unix_connection(lambda: relay.server, str(self._server))
+                    server, _ = await self._loop.create_unix_connection(
+                        lambda: relay.server, str(self._server)
+                    )
                 finally:
                     self._joining -= 1
         except (OSError, asyncio.CancelledError):
@@ -276,8 +336,12 @@ class TlsFront:
         relay.join(client, server)
 
     def _close_idle(self) -> bool:
-        """Close the connection that has been between two requests for longest; whether there was one."""
-        idle = [relay for relay in self._relays if relay.between_requests and self.time() - relay.since >= IDLE_SECONDS]
+        """Close the connection that has been idle for longest; return whether there was one."""
+        idle = [
+            relay
+            for relay in self._relays
+            if relay.between_requests and self.time() - relay.since >= IDLE_SECONDS
+        ]
         if not idle:
             return False
         relay = min(idle, key=lambda each: each.since)
@@ -290,7 +354,7 @@ class TlsFront:
         self._room.set()
 
     def stop_accepting(self) -> None:
-        """Take nobody new, and let those go who have asked nothing yet."""
+        """Stop accepting, and drop connections without a request."""
         if self._accepting:
             self._accepting = False
             self._loop.remove_reader(self._listening.fileno())

@@ -1,56 +1,87 @@
-"""What a shuffler does in each state of a collection, and the step into the next one.
+"""Transitions between the states of a collection.
 
-Everything here is done again after an interruption and gives the same. A reason to give up is a `CollectionFailed`, and the collection
-is aborted with
-it; a `StoreError`, a full disk or an unreachable hop is none: it is tried again later.
+After an interruption each step is done again, with the same result. `CollectionFailed` is final:
+the collection is aborted with it as the reason. A `StoreError`, a full disk or an unreachable hop
+is not: the step is tried again later.
 """
 
 from __future__ import annotations
 
+import math
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO
 
-from metricshuffle.collection.keys import CollectionKeys, KeyFolder, destroy, read_secret, release_token, write_secret
-from metricshuffle.collection.shuffler.admission import FINAL_STATES
-from metricshuffle.collection.shuffler.external_sort import SORT_MEMORY_BYTES, ExternalSort, SortResult
-from metricshuffle.collection.shuffler.output_files import OutputFolder, do_nothing, hash_chunks, read_chunks, write_out
-from metricshuffle.collection.shuffler.upstream import UpstreamLink, UpstreamNotReady, UpstreamReceipt, UpstreamRejected
-from metricshuffle.collection.store.interface import DatabaseDamaged, Row, State, Store, StoreError
+from metricshuffle.collection.hub.lease_list import LeaseList
+from metricshuffle.collection.keys import (
+    LEASE_BYTES,
+    TAG_BYTES,
+    CollectionKeys,
+    KeyFolder,
+    LeaseKeys,
+    destroy,
+    read_secret,
+    release_token,
+    write_secret,
+)
+from metricshuffle.collection.shuffler.admission import FINAL_STATES, counting_end
+from metricshuffle.collection.shuffler.collection_failures import (
+    DAMAGED_OUTPUT,
+    LOST_DUMMIES,
+    MISSING_KEYS,
+    NOT_COLLECTED,
+    NOT_FETCHED,
+    OUTPUT_MISMATCH,
+    CollectionFailed,
+    CountingOver,
+    damage_errors,
+)
+from metricshuffle.collection.shuffler.dummy_boxes import DummyBoxes, PileBox, PileMixing
+from metricshuffle.collection.shuffler.external_sort import (
+    SORT_MEMORY_BYTES,
+    ExternalSort,
+    SortResult,
+)
+from metricshuffle.collection.shuffler.fetched_boxes import FetchedBoxes
+from metricshuffle.collection.shuffler.log_events import LogEvent
+from metricshuffle.collection.shuffler.output_files import (
+    MixedOutput,
+    OutputFolder,
+    do_nothing,
+    hash_chunks,
+    read_chunks,
+    write_out,
+)
+from metricshuffle.collection.shuffler.upstream import (
+    UpstreamLink,
+    UpstreamNotReady,
+    UpstreamReceipt,
+    UpstreamRejected,
+)
+from metricshuffle.collection.store.records import CollectionRow, State, StoreError
+from metricshuffle.collection.store.sql_store import Store
 from metricshuffle.collection.terms import Collection, instant, parse_time
 from metricshuffle.collection.witness import NotCountersigned, WitnessLink
-from metricshuffle.errors import MetricShuffleError, PlanError
 
-MISSING_KEYS = "its keys are missing: they were destroyed, or its database is older than they are"
-OUTPUT_MISMATCH = "what was let go is not what its reports give: its database is older, or was changed"
-DAMAGED_OUTPUT = "its output is damaged, in the file and in the database"
-NOT_FETCHED = "the shuffler before this one did not let it go in time"
-NOT_COLLECTED = "not collected"
+NOT_COUNTED = (
+    "The distinct reports of collection {} were not counted in time. It is sealed, and aborted if "
+    "too few are distinct."
+)
 STATES_WITH_KEYS: tuple[State, ...] = ("open", "sealed", "shuffled")
-"""While a collection is in one of these, its keys are there or have only just been destroyed."""
-
-
-class CollectionFailed(MetricShuffleError):
-    """A collection cannot go on; the message is the reason that everybody may read."""
-
-
-@contextmanager
-def _damage_errors() -> Iterator[None]:
-    """Reports that cannot be read now or later are a reason to give up."""
-    try:
-        yield
-    except DatabaseDamaged:
-        raise CollectionFailed("its database is damaged: it does not hold the reports that it counted") from None
-    except PlanError as damaged:
-        raise CollectionFailed(str(damaged).rstrip(".")) from None
+"""States in which the keys of a collection exist, or were destroyed a moment ago."""
 
 
 @dataclass(frozen=True)
 class Steps:
-    """Of all collections of a store. Whoever takes a step does so alone, see `OutputFolder.alone`; the database checks it all the same."""
+    """Transitions of all collections of a store.
+
+    One process at a time takes a step of a collection, see `OutputFolder.alone`; the database
+    checks every step nevertheless.
+    """
 
     store: Store
     keys: KeyFolder
@@ -58,69 +89,92 @@ class Steps:
     at: Callable[[str], None] = do_nothing
     memory: int = SORT_MEMORY_BYTES
     abandon: Sequence[str] | None = None
-    """Digests of collections that are given up if their secrets are missing; None gives up whatever is this folder's and misses them."""
+    """Digests of collections to abort if their keys are missing; None for all."""
     owner: str = ""
-    """The name of this folder of keys."""
+    """Name of this folder of keys."""
+    leases: LeaseList | None = None
+    """Leases of keys to edges; None if there never was one."""
+    log: Callable[[str], None] = do_nothing
     _sort_lock: threading.Lock = field(default_factory=threading.Lock)
-    """One collection at a time is in memory."""
-    _kept: dict[str, tuple[str, int, int]] = field(default_factory=dict)
-    """What was mixed and written since this process started, and waits for its witness, by digest: see `_written`."""
+    """Only one collection at a time is sorted in memory."""
+    _mixed: dict[str, MixedOutput] = field(default_factory=dict)
+    """Outputs that this process wrote and that wait for their witness, by digest."""
+    _drawn: dict[str, str] = field(default_factory=dict)
+    """Digests of dummies that this process drew for collections that are not sealed yet."""
     _checked_outputs: set[tuple[str, State]] = field(default_factory=set)
-    """Whose output was read and is right, or whose files are gone, since this process started: by digest and state."""
+    """Digest and state of collections whose output was checked, or whose files are gone."""
 
-    def taken(self, row: Row) -> bool:
-        """Do what is due in the state of a collection; whether it is worth looking what is due next."""
+    def take(self, row: CollectionRow) -> bool:
+        """Do what is due in the state of a collection; return whether another step may be due."""
         if not self.belongs_here(row):
-            raise StoreError(f"collection {row.digest[:16]} belongs to another shuffler of this database, which drives it.")
+            raise StoreError(
+                f"collection {row.digest[:16]} belongs to another shuffler of this "
+                "database, which drives it."
+            )
         if self.misses_keys(row) and not self._may_abandon(row):
             raise StoreError(
-                f"the keys of collection {row.digest[:16]} are missing in {self.keys.path}; put them back, or, if they are lost for good, "
-                f"abort it with serve --abandon {row.digest}."
+                f"the keys of collection {row.digest[:16]} are missing in {self.keys.path}; "
+                "restore them, or, if they are lost for good, abort it with serve --abandon "
+                f"{row.digest}."
             )
         if row.state not in FINAL_STATES:
             self.store.read_clock().check()
         collection = Collection(row.served)
-        due = {"open": self._open, "sealed": self._sealed, "shuffled": self._shuffled, "erased": self._erased, "released": self._released}
+        steps = {
+            "open": self._open,
+            "sealed": self._sealed,
+            "shuffled": self._shuffled,
+            "erased": self._erased,
+            "released": self._released,
+        }
         try:
-            return due.get(row.state, self._ended)(row, collection)
-        except CollectionFailed as lost:
+            return steps.get(row.state, self._ended)(row, collection)
+        except CollectionFailed as error:
             self.at("aborting")
-            self.store.move(row.digest, row.state, "aborted", reason=str(lost))
+            self.store.move(row.digest, row.state, "aborted", reason=str(error))
             self.at("aborted")
             return True
 
-    def is_due(self, row: Row, now: float) -> bool:
-        """Whether there is anything to do, as far as can be told without doing much."""
+    def is_due(self, row: CollectionRow, now: float) -> bool:
+        """Return whether a step may be due, by a cheap check."""
         if not self.belongs_here(row):
             return False
-        is_looked_at = (row.digest, row.state) in self._checked_outputs
+        is_checked = (row.digest, row.state) in self._checked_outputs
         if row.state == "open":
             return now >= row.until or not self.keys.has(row.key)
         if row.state == "released":
-            over = row.collected or now >= row.released_at + Collection(row.served).terms.retention
-            return over or not is_looked_at or self.outputs.owed(row.digest).exists()
-        return not is_looked_at
+            is_over = (
+                row.collected or now >= row.released_at + Collection(row.served).terms.retention
+            )
+            return is_over or not is_checked or self.outputs.owed(row.digest).exists()
+        return not is_checked
 
-    def belongs_here(self, row: Row) -> bool:
-        """Whether it belongs to this folder. A row without an owner, of an older version, belongs to whoever has its secrets: anybody else
-        would take them for lost, or for destroyed, while they lie in somebody else's folder.
+    def belongs_here(self, row: CollectionRow) -> bool:
+        """Return whether the collection belongs to this folder of keys.
+
+        A row without an owner, of an older version, belongs to the folder that has its keys:
+        another folder would treat them as lost or destroyed.
         """
         if row.owner:
             return row.owner == self.owner or self.keys.has(row.key)
         return not self.misses_keys(row) or self._may_abandon(row)
 
-    def misses_keys(self, row: Row) -> bool:
-        """Whether its secrets are needed, and neither here nor destroyed for what lies in the output folder."""
-        return row.state in STATES_WITH_KEYS and not self.keys.has(row.key) and not self.outputs.boxes(row.digest).exists()
+    def misses_keys(self, row: CollectionRow) -> bool:
+        """Return whether needed keys are missing, and no output explains why."""
+        return (
+            row.state in STATES_WITH_KEYS
+            and not self.keys.has(row.key)
+            and not self.outputs.boxes(row.digest).exists()
+        )
 
-    def _may_abandon(self, row: Row) -> bool:
+    def _may_abandon(self, row: CollectionRow) -> bool:
         return self.abandon is None or row.digest in self.abandon
 
     def claim(self, key: str) -> Path:
-        """A file that says for which collection these keys are, as long as they are."""
+        """File that names the collection of these keys."""
         return self.keys.path / f"{key}.opened"
 
-    def _secrets(self, row: Row) -> CollectionKeys:
+    def _secrets(self, row: CollectionRow) -> CollectionKeys:
         keys = self.keys.of(row.key)
         if keys is None:
             raise CollectionFailed(MISSING_KEYS)
@@ -128,7 +182,7 @@ class Steps:
 
     # open -> sealed
 
-    def _open(self, row: Row, collection: Collection) -> bool:
+    def _open(self, row: CollectionRow, collection: Collection) -> bool:
         keys = self._secrets(row)
         if self.outputs.boxes(row.digest).exists():
             raise CollectionFailed(OUTPUT_MISMATCH)
@@ -138,124 +192,298 @@ class Steps:
         distinct = None
         if self.store.awaits_count(row.digest):
             self.at("counting")
-            distinct = self._distinct(row, collection, keys)
+            try:
+                distinct = self._distinct(row, collection, keys)
+            except CountingOver:
+                self.log(LogEvent(NOT_COUNTED.format(row.digest[:16]), "trouble"))
             self.at("counted")
-        state = self.store.seal(row.digest, distinct)
+        dummies = ""
+        if collection.sealing.piles:
+            if self.store.now() < row.until:
+                return False  # sealing is not due; the row was examined for another reason
+            dummies = self._draw_dummies(row, collection, keys)
+        state = self.store.seal(row.digest, distinct, dummies)
         self.at("sealed")
+        self._destroy_other_dummies(row.digest)
         return state != "open"
 
-    def _distinct(self, row: Row, collection: Collection, keys: CollectionKeys) -> int:
-        """Reports that share no message with another one, when it can still be extended if they are too few. Nothing is written down."""
-        with self._sort_lock, _damage_errors():
-            return self._sort_of(row, collection, keys).distinct()
+    def _draw_dummies(
+        self, row: CollectionRow, collection: Collection, keys: CollectionKeys
+    ) -> str:
+        """Draw and seal the dummies of this hop for a collection with piles; return their digest.
 
-    def _sort_of(self, row: Row, collection: Collection, keys: CollectionKeys) -> ExternalSort:
-        """The reports that people sent here, as they are mixed."""
+        Only dummies whose digest is stored by the transaction that seals the collection are mixed.
+        If that transaction failed before, the same dummies are used again.
+        """
+        drawn = self._drawn.get(row.digest, "")
+        if drawn and self._find_dummies(row.digest, drawn) is not None:
+            return drawn
+        self.at("drawing")
+        drawn = self._dummy_boxes(row, collection, keys).write(self.outputs, self.at)
+        self._drawn[row.digest] = drawn
+        self.at("drawn")
+        return drawn
+
+    def _dummy_boxes(
+        self, row: CollectionRow, collection: Collection, keys: CollectionKeys
+    ) -> DummyBoxes:
+        place = collection.hop_index_of(row.key) or 0
+        return DummyBoxes(collection, collection.layer_of(place), keys)
+
+    def _destroy_other_dummies(self, digest: str) -> None:
+        """Destroy dummies that are never mixed, because another process sealed with its own."""
+        self._drawn.pop(digest, None)
+        row = self.store.row(digest)
+        for path in self.outputs.dummies(digest):
+            if row is None or hash_chunks(read_chunks(path)) != row.dummies:
+                destroy(path)
+
+    def _dummy_file(self, row: CollectionRow) -> Path:
+        """File of the dummies whose digest the database has."""
+        path = self._find_dummies(row.digest, row.dummies)
+        if path is None:
+            raise CollectionFailed(LOST_DUMMIES)
+        return path
+
+    def _find_dummies(self, digest: str, dummies: str) -> Path | None:
+        for path in self.outputs.dummies(digest):
+            if hash_chunks(read_chunks(path)) == dummies:
+                return path
+        return None
+
+    def _distinct(self, row: CollectionRow, collection: Collection, keys: CollectionKeys) -> int:
+        """Count reports that share no message with another one; nothing is written.
+
+        Raises: CountingOver after `counting_end`.
+        """
+        terms = collection.terms
+        last = counting_end(parse_time(terms.closes), parse_time(terms.extends))
+        end = time.monotonic() + last - self.store.now()
+        if not self._sort_lock.acquire(timeout=max(0.0, end - time.monotonic())):
+            raise CountingOver
+        try:
+            with damage_errors():
+                return self._sort_of(row, collection, keys, end).distinct()
+        finally:
+            self._sort_lock.release()
+
+    def _sort_of(
+        self,
+        row: CollectionRow,
+        collection: Collection,
+        keys: CollectionKeys,
+        end: float = math.inf,
+    ) -> ExternalSort:
+        """Sort of the reports that people sent here; reading ends at a time of the steady clock."""
 
         def decrypted_reports() -> Iterator[bytes]:
-            return (keys.shown(tag, hidden) for tag, hidden in self.store.hidden(row.digest))
+            leases: dict[bytes, LeaseKeys] = {}
+            for label, hidden in self.store.hidden(row.digest):
+                if time.monotonic() >= end:
+                    raise CountingOver
+                if len(label) == TAG_BYTES:
+                    yield keys.shown(label, hidden)
+                    continue
+                lease = label[:LEASE_BYTES]
+                if lease not in leases:
+                    leases[lease] = keys.lease(row.digest, lease)
+                yield leases[lease].shown(label[LEASE_BYTES:], hidden)
 
-        return ExternalSort(decrypted_reports, collection.sealing.inner_size, collection.sealing.messages, row.reports, self.memory)
+        return ExternalSort(
+            decrypted_reports,
+            collection.sealing.inner_size,
+            collection.sealing.messages,
+            row.reports,
+            self.memory,
+        )
 
-    def _fetch(self, row: Row, link: UpstreamLink, keys: CollectionKeys) -> bool:
-        """At a later hop, where time seals nothing: from the closing time on ask the hop before."""
-        terms, now = link.collection.terms, self.store.now()
+    def _fetch(self, row: CollectionRow, link: UpstreamLink, keys: CollectionKeys) -> bool:
+        """Fetch the messages of a later hop from the previous hop, after the closing time."""
+        terms = link.collection.terms
+        now = self.store.now()
         if now >= parse_time(terms.extends) + terms.retention:
             raise CollectionFailed(NOT_FETCHED)
         if now < parse_time(terms.closes):
             return False
         self.at("fetching")
+        path = self.outputs.fetched(row.digest)
         before = self._load_receipt(row)
-        if before is None or hash_chunks(read_chunks(self.outputs.fetched(row.digest))) != before.output:
+        if before is None or hash_chunks(read_chunks(path)) != before.output:
             try:
-                owed = link.fetched(self.outputs.fetched(row.digest), release_token(keys.private), before.output if before else None)
+                receipt = link.fetch(
+                    path, release_token(keys.private), before.output if before else None
+                )
             except UpstreamNotReady:
                 return False
-            except UpstreamRejected as refused:
-                raise CollectionFailed(str(refused)) from None
+            except UpstreamRejected as error:
+                raise CollectionFailed(str(error)) from None
             self.at("fetched")
             destroy(self.outputs.owed(row.digest))
-            write_secret(self.outputs.owed(row.digest), owed.data())
+            write_secret(self.outputs.owed(row.digest), receipt.data())
         self.at("owed")
-        self.store.move(row.digest, "open", "sealed")
+        piled = bool(link.collection.sealing.piles)
+        dummies = self._draw_dummies(row, link.collection, keys) if piled else None
+        self.store.move(row.digest, "open", "sealed", dummies=dummies)
         self.at("sealed")
+        self._destroy_other_dummies(row.digest)
         return True
 
     # sealed -> shuffled
 
-    def _sealed(self, row: Row, collection: Collection) -> bool:
-        kept = self._kept.get(row.digest)
-        if kept is None or hash_chunks(read_chunks(self.outputs.boxes(row.digest))) != kept[0]:
-            kept = self._kept[row.digest] = self._written(row, collection)
-        output, people, left_out = kept
-        signature = self._countersignature(row, collection, output)
+    def _sealed(self, row: CollectionRow, collection: Collection) -> bool:
+        mixed = self._mixed.get(row.digest)
+        if (
+            mixed is None
+            or hash_chunks(read_chunks(self.outputs.boxes(row.digest))) != mixed.digest
+        ):
+            mixed = self._write_mixed(row, collection)
+            self._mixed[row.digest] = mixed
+        signature = self._countersignature(row, collection, mixed.digest)
         self.store.move(
-            row.digest, "sealed", "shuffled", people=people, left_out=left_out, output=output, countersignature=signature
-        )  # fmt: skip
-        self._kept.pop(row.digest, None)
+            row.digest,
+            "sealed",
+            "shuffled",
+            people=mixed.people,
+            left_out=mixed.left_out,
+            output=mixed.digest,
+            countersignature=signature,
+        )
+        self._mixed.pop(row.digest, None)
         self.at("shuffled")
         return True
 
-    def _written(self, row: Row, collection: Collection) -> tuple[str, int, int]:
-        """Everything mixed, in a file and in the database, and read back. Its digest, whose it is, and how many were left out."""
-        keys, path = self._secrets(row), self.outputs.boxes(row.digest)
+    def _write_mixed(self, row: CollectionRow, collection: Collection) -> MixedOutput:
+        """Shuffle all messages into a file and into the database, and read both back."""
+        keys = self._secrets(row)
+        path = self.outputs.boxes(row.digest)
         mix = self._mix_fetched if collection.hop_index_of(row.key) else self._mix_reports
         self.at("mixing")
         with self._sort_lock:
-            output, people, left_out = write_out(path, lambda stream: mix(row, collection, keys, stream), self.at)
+            mixed = write_out(path, lambda stream: mix(row, collection, keys, stream), self.at)
         self.store.keep_output(row.digest, self._copy_chunks(path))
         self.at("copied")
-        if not hash_chunks(read_chunks(path)) == hash_chunks(self.store.output(row.digest)) == output:
+        if (
+            not hash_chunks(read_chunks(path))
+            == hash_chunks(self.store.output(row.digest))
+            == mixed.digest
+        ):
             destroy(path)
-            raise StoreError("the output was read back otherwise than it was written; the disk is not to be trusted.")
+            raise StoreError(
+                "the output that was read back differs from what was written; do not trust "
+                "the disk."
+            )
         self.at("compared")
-        return output, people, left_out
+        return mixed
 
-    def _countersignature(self, row: Row, collection: Collection, output: str) -> str:
-        """The witness's, once it is sure that nothing else of this collection is ever let go; nothing if the collection names no witness.
+    def _countersignature(self, row: CollectionRow, collection: Collection, output: str) -> str:
+        """Countersignature of the witness for an output; empty if the collection names none.
 
-        As long as there is none it stays sealed. After so long as anybody would wait for what it lets go it is given up.
+        Without it the collection stays sealed, and is aborted when its retention would end.
         """
         terms = collection.terms
         witness = terms.hops[collection.hop_index_of(row.key) or 0].witness
         if witness is None:
             return ""
+        self.store.confirm(row.digest, row.state)
         self.at("asking the witness")
         try:
-            signature = WitnessLink(witness.url, self.keys.signing).countersignature(witness, row.digest, output)
-        except NotCountersigned as wrong:
+            signature = WitnessLink(witness.url, self.keys.signing).countersignature(
+                witness, row.digest, output
+            )
+        except NotCountersigned as error:
             deadline = parse_time(terms.extends) + terms.retention
             if self.store.now() >= deadline:
-                raise CollectionFailed(wrong.reason) from None
-            raise NotCountersigned(f"{wrong} If nothing changes, it is aborted at {instant(deadline)}.", wrong.reason) from None
+                raise CollectionFailed(error.reason) from None
+            raise NotCountersigned(
+                f"{error} If nothing changes, it is aborted at {instant(deadline)}.", error.reason
+            ) from None
         self.at("countersigned")
         return signature
 
-    def _mix_reports(self, row: Row, collection: Collection, keys: CollectionKeys, stream: IO[bytes]) -> tuple[str, int, int]:
-        """At the first hop: reports that were opened when they came. The digest of what was written, whose it is, and how many not."""
-        minimum, mixing = collection.terms.minimum, self._sort_of(row, collection, keys)
-        mixed = self._check_mixed(row, lambda: mixing.written(stream))
-        if mixed.reports != row.reports:
-            raise CollectionFailed(f"{row.reports:,} reports were stored, and {mixed.reports:,} are left: its database is damaged")
-        if mixed.people < minimum:
+    def _mix_reports(
+        self, row: CollectionRow, collection: Collection, keys: CollectionKeys, stream: IO[bytes]
+    ) -> MixedOutput:
+        """Shuffle the reports of a first hop, which were opened on arrival."""
+        sort = self._sort_of(row, collection, keys)
+        if collection.sealing.piles:
+            with damage_errors():
+                reports, shared = sort.find_shared()
+            self._check_reports(row, collection, reports, len(shared))
+            mixing = self._pile_mixing(row, collection, keys, sort, shared)
+            piles = self._check_mixed(row, lambda: mixing.written(stream))
+            return MixedOutput(piles.digest, reports - len(shared), len(shared))
+        mixed = self._check_mixed(row, lambda: sort.written(stream))
+        self._check_reports(row, collection, mixed.reports, len(mixed.shared))
+        return MixedOutput(mixed.digest, mixed.people, len(mixed.shared))
+
+    def _check_reports(
+        self, row: CollectionRow, collection: Collection, reports: int, left_out: int
+    ) -> None:
+        """Raise if reports are lost, or too few are left without those that share a message."""
+        minimum = collection.terms.minimum
+        if reports != row.reports:
             raise CollectionFailed(
-                f"fewer reports than the {minimum:,} that were needed, without {len(mixed.shared):,} that share a message with another one"
+                f"{row.reports:,} reports were stored, and {reports:,} are left: its "
+                "database is damaged"
             )
-        return mixed.digest, mixed.people, len(mixed.shared)
+        if reports - left_out < minimum:
+            raise CollectionFailed(
+                f"fewer reports than the {minimum:,} that were needed, without "
+                f"{left_out:,} that share a message with another one"
+            )
 
-    def _mix_fetched(self, row: Row, collection: Collection, keys: CollectionKeys, stream: IO[bytes]) -> tuple[str, int, int]:
-        """At a later hop: messages that were fetched. Whose they are is what the hop before said."""
-        link, owed = UpstreamLink(collection, collection.hop_index_of(row.key) or 0), self._load_receipt(row)
-        if owed is None or not self.outputs.fetched(row.digest).exists():
-            raise CollectionFailed("what was fetched from the shuffler before this one is lost here")
-        count, path = owed.people * collection.terms.messages, self.outputs.fetched(row.digest)
-        mixed = self._check_mixed(row, lambda: link.mixed(path, keys.private, count, stream, self.memory))
-        return mixed.digest, owed.people, owed.left_out
+    def _pile_mixing(
+        self,
+        row: CollectionRow,
+        collection: Collection,
+        keys: CollectionKeys,
+        sort: ExternalSort,
+        shared: frozenset[int],
+    ) -> PileMixing:
+        """Mixing of dummies with the boxes of reports that share none, one pile at a time."""
+        sealing = collection.sealing
+        size = sealing.inner_size
 
-    def _check_mixed(self, row: Row, mix: Callable[[], SortResult]) -> SortResult:
-        """What is mixed, unless it cannot be read, or is not what an interrupted run has let go before."""
+        def boxes_of_people() -> Iterator[PileBox]:
+            for number, report in enumerate(sort.read()):
+                if number not in shared:
+                    for place in range(sealing.messages):
+                        yield place // sealing.each, report[place * size : (place + 1) * size]
+
+        people = row.reports - len(shared)
+        dummies = self._dummy_boxes(row, collection, keys)
+        lengths = (people * sealing.each,) * sealing.piles
+        return PileMixing(boxes_of_people, lengths, dummies, self._dummy_file(row), self.memory)
+
+    def _mix_fetched(
+        self, row: CollectionRow, collection: Collection, keys: CollectionKeys, stream: IO[bytes]
+    ) -> MixedOutput:
+        """Shuffle the messages that a later hop fetched.
+
+        The previous hop announces the number of people.
+        """
+        link = UpstreamLink(collection, collection.hop_index_of(row.key) or 0)
+        path = self.outputs.fetched(row.digest)
+        receipt = self._load_receipt(row)
+        if receipt is None or not path.exists():
+            raise CollectionFailed(
+                "what was fetched from the shuffler before this one is lost here"
+            )
+
+        def mix() -> SortResult:
+            fetched = FetchedBoxes(link, path, receipt.people, self.memory)
+            if not collection.sealing.piles:
+                return fetched.mix(keys, stream)
+            dummies = self._dummy_boxes(row, collection, keys)
+            return fetched.mix_piles(dummies, self._dummy_file(row), stream)
+
+        mixed = self._check_mixed(row, mix)
+        return MixedOutput(mixed.digest, receipt.people, receipt.left_out)
+
+    def _check_mixed(self, row: CollectionRow, mix: Callable[[], SortResult]) -> SortResult:
+        """Run `mix`; abort if its input is damaged, or an interrupted run wrote another output."""
         path = self.outputs.boxes(row.digest)
-        with _damage_errors():
+        with damage_errors():
             mixed = mix()
         if path.exists() and hash_chunks(read_chunks(path)) != mixed.digest:
             raise CollectionFailed(OUTPUT_MISMATCH)
@@ -268,31 +496,41 @@ class Steps:
 
     # shuffled -> erased -> released
 
-    def _shuffled(self, row: Row, _: Collection) -> bool:
+    def _shuffled(self, row: CollectionRow, _: Collection) -> bool:
         self._erase(row)
-        self.store.move(row.digest, "shuffled", "erased")
+        leases = row.leases + (self.leases.ends_of(row.digest) if self.leases is not None else "")
+        self.store.move(row.digest, "shuffled", "erased", leases=leases)
         self.at("erased")
         return True
 
-    def _erase(self, row: Row) -> None:
-        """No original and no key is left."""
+    def _erase(self, row: CollectionRow) -> None:
+        """Delete all originals and keys, once every lease of the keys has ended."""
+        self.store.confirm(row.digest, row.state)
+        if self.leases is not None and (count := len(self.leases.living(row.digest))):
+            raise StoreError(
+                f"{count:,} lease{'s' * (count != 1)} of the keys of collection "
+                f"{row.digest[:16]} {'have' if count != 1 else 'has'} not ended; they are "
+                "destroyed after that."
+            )
         self.at("forgetting")
         self.store.forget_deleted()
         self.at("forgotten")
         destroy(self.outputs.fetched(row.digest))
+        for path in self.outputs.dummies(row.digest):
+            destroy(path)
         destroy(self.claim(row.key))
         self.keys.destroy(row.key)
         self.at("keys destroyed")
 
-    def _erased(self, row: Row, _: Collection) -> bool:
+    def _erased(self, row: CollectionRow, _: Collection) -> bool:
         self._check_output(row)
         self.at("checked")
         self.store.move(row.digest, "erased", "released")
         self.at("released")
         return True
 
-    def _check_output(self, row: Row) -> None:
-        """The file is what was shuffled; if it is not, the copy in the database takes its place."""
+    def _check_output(self, row: CollectionRow) -> None:
+        """Check the output file; if it is damaged, replace it by the copy in the database."""
         path = self.outputs.boxes(row.digest)
         if hash_chunks(read_chunks(path)) != row.output:
 
@@ -307,14 +545,14 @@ class Steps:
 
     # released -> purged
 
-    def _released(self, row: Row, collection: Collection) -> bool:
-        over = self.store.now() >= row.released_at + collection.terms.retention
+    def _released(self, row: CollectionRow, collection: Collection) -> bool:
+        is_over = self.store.now() >= row.released_at + collection.terms.retention
         if row.collected:
             self.at("purging")
             self.store.move(row.digest, "released", "purged")
             self.at("purged")
             return True
-        if over:
+        if is_over:
             raise CollectionFailed(NOT_COLLECTED)
         if (row.digest, row.state) not in self._checked_outputs:
             self._check_output(row)
@@ -322,31 +560,40 @@ class Steps:
         self._acknowledge(row, collection)
         return False
 
-    def _ended(self, row: Row, collection: Collection) -> bool:
-        """Nothing is left but the row. A later hop may still have to tell the one before that it has what it fetched."""
+    def _ended(self, row: CollectionRow, collection: Collection) -> bool:
+        """Delete everything but the row; a later hop may still have to acknowledge its download."""
         owed = self.outputs.owed(row.digest)
-        if self.keys.has(row.key) or self.claim(row.key).exists() or set(self.outputs.left(row.digest)) - {owed}:
+        if (
+            self.keys.has(row.key)
+            or self.claim(row.key).exists()
+            or set(self.outputs.left(row.digest)) - {owed}
+        ):
             self._erase(row)
             for path in self.outputs.left(row.digest):
                 if path != owed:
                     destroy(path)
             self.at("cleaned")
-        if row.state == "purged" and owed.exists() and self.store.now() < row.released_at + collection.terms.retention:
+        if (
+            row.state == "purged"
+            and owed.exists()
+            and self.store.now() < row.released_at + collection.terms.retention
+        ):
             self._acknowledge(row, collection)
         destroy(owed)
-        self._kept.pop(row.digest, None)
+        self._mixed.pop(row.digest, None)
         self._checked_outputs.add((row.digest, row.state))
         return False
 
-    def _load_receipt(self, row: Row) -> UpstreamReceipt | None:
+    def _load_receipt(self, row: CollectionRow) -> UpstreamReceipt | None:
         with suppress(FileNotFoundError):
             return UpstreamReceipt.read(read_secret(self.outputs.owed(row.digest)))
         return None
 
-    def _acknowledge(self, row: Row, collection: Collection) -> None:
-        """At a later hop: what was fetched is safe here; the hop before may forget it."""
-        if owed := self._load_receipt(row):
+    def _acknowledge(self, row: CollectionRow, collection: Collection) -> None:
+        """Acknowledge the download at the previous hop, so that it may delete it."""
+        if receipt := self._load_receipt(row):
+            self.store.confirm(row.digest, row.state)
             self.at("acknowledging")
-            UpstreamLink(collection, collection.hop_index_of(row.key) or 0).acknowledged(owed)
+            UpstreamLink(collection, collection.hop_index_of(row.key) or 0).acknowledge(receipt)
             self.at("acknowledged")
         destroy(self.outputs.owed(row.digest))

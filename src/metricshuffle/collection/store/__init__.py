@@ -1,1 +1,1 @@
-"""Where a shuffler keeps sealed reports: SQLite or PostgreSQL."""
+"""Storage of sealed reports of a shuffler: SQLite or PostgreSQL."""

@@ -1,4 +1,4 @@
-"""What a store keeps in memory: connections that wait to be used again, and the bytes of collections, which never change."""
+"""Pool of database connections, and a cache for the bytes of collections."""
 
 from __future__ import annotations
 
@@ -6,34 +6,46 @@ import os
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, Generic, TypeVar
+from typing import Generic, TypeVar
 
-from metricshuffle.collection.store.interface import StoreError
+from metricshuffle.collection.store.records import StoreError
 
 Connection = TypeVar("Connection")
 
 MAX_CONNECTIONS = 8
-"""Connections of a process at one time; whoever needs one more waits, as databases take a limited number."""
+"""Maximum number of connections of a process; further calls wait."""
 WAIT_SECONDS = 30.0
-"""Seconds that somebody waits for others before it says so."""
+"""Seconds that a call waits for a connection before it fails."""
 
-_inherited_connections: list[Any] = []
-"""Connections of a parent process. They are never used here, and never closed: that would end them for the parent too."""
+_inherited_connections: list[object] = []
+"""Connections of a parent process; closing them here would end them for the parent too."""
 
 
 class ConnectionPool(Generic[Connection]):
-    """Those that are idle. Any thread borrows one for itself; whatever failed is not used again, and none is carried over a fork."""
+    """Pool of connections that threads borrow; failed ones are closed, none survives a fork."""
 
     def __init__(
-        self, opened: Callable[[], Connection], close: Callable[[Connection], None], begin: Callable[[Connection], object] = lambda _: None
+        self,
+        opened: Callable[[], Connection],
+        close: Callable[[Connection], None],
+        begin: Callable[[Connection], object] = lambda _: None,
     ) -> None:
-        """`begin` is done with one before it is handed out; an idle one that fails there was lost meanwhile, and another one is taken."""
-        self._open, self._close, self._begin = opened, close, begin
+        """Create an empty pool.
+
+        `begin` is called with a connection before it is lent. If `begin` fails with an idle
+        connection, that connection was lost meanwhile, and another one is taken.
+        """
+        self._open = opened
+        self._close = close
+        self._begin = begin
         self._start()
 
     def _start(self) -> None:
         self._idle: list[Connection] = []
-        self._lock, self._places, self._process, self._closed = threading.Lock(), threading.Semaphore(MAX_CONNECTIONS), os.getpid(), False
+        self._lock = threading.Lock()
+        self._places = threading.Semaphore(MAX_CONNECTIONS)
+        self._process = os.getpid()
+        self._closed = False
 
     @contextmanager
     def borrow(self) -> Iterator[Connection]:
@@ -41,7 +53,10 @@ class ConnectionPool(Generic[Connection]):
             _inherited_connections.append(self._idle)
             self._start()
         if not self._places.acquire(timeout=WAIT_SECONDS):
-            raise StoreError(f"{MAX_CONNECTIONS} calls of the database have not ended for {WAIT_SECONDS:.0f} seconds; it is tried again.")
+            raise StoreError(
+                f"{MAX_CONNECTIONS} calls of the database have not ended for "
+                f"{WAIT_SECONDS:.0f} seconds; trying again later."
+            )
         try:
             connection = self._take()
             try:
@@ -77,22 +92,24 @@ class ConnectionPool(Generic[Connection]):
         self._close(connection)
 
     def close(self) -> None:
-        """End those that are idle; one that is in use is ended when it is handed back."""
+        """Close idle connections; those in use are closed when they are handed back."""
         with self._lock:
-            idle, self._idle, self._closed = self._idle, [], True
+            idle = self._idle
+            self._idle = []
+            self._closed = True
         if self._process == os.getpid():
             for connection in idle:
                 self._close(connection)
 
 
 class BytesCache(dict[str, bytes]):
-    """Bytes by their digest, forgotten when they become many: whoever looks every half second does not read them anew."""
+    """Cache of bytes by digest, emptied when it is full; the scheduler reads all rows often."""
 
-    MOST = 64 * 2**20
+    MAX_BYTES = 64 * 2**20
     size = 0
 
     def __setitem__(self, digest: str, data: bytes) -> None:
-        if self.size + len(data) > self.MOST:
+        if self.size + len(data) > self.MAX_BYTES:
             self.clear()
             self.size = 0
         self.size += len(data)

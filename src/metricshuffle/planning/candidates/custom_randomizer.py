@@ -1,4 +1,4 @@
-"""A histogram through a randomizer that was handed in: it is accounted for as it is, and nothing is calibrated."""
+"""Candidate for a histogram from a supplied randomizer, which is accounted for, not calibrated."""
 
 from __future__ import annotations
 
@@ -22,31 +22,50 @@ from metricshuffle.spaces import Categories
 
 @family
 def own_randomizer(setting: Setting) -> Iterator[Offer]:
-    """The one that the setting has."""
+    """Offer the setting's own randomizer."""
     if setting.randomizer is not None:
         yield Offer(OWN_RANDOMIZER, None, partial(account_randomizer, setting, setting.randomizer))
 
 
 def account_randomizer(setting: Setting, randomizer: Randomizer) -> Candidate:
-    """The candidate, if the randomizer fits the query and keeps the target, among honest reports or alone."""
+    """Return the candidate if the randomizer fits the query and meets the target.
+
+    One report may meet the target alone, or shuffled with the other honest reports.
+    """
     query = setting.query
     if not isinstance(query, Histogram):
-        raise InputError(f"a randomizer of one's own answers a histogram, and not a {query.kind}.")
-    if isinstance(query.domain, Categories) and has_law_of(randomizer, Channel) and randomizer.distances is not None:
-        randomizer = Channel(randomizer.matrix, distances=1.0 - np.eye(randomizer.inputs))  # any two labels, for a histogram
+        raise InputError(f"a custom randomizer needs a histogram, got a {query.kind}.")
+    if (
+        isinstance(query.domain, Categories)
+        and has_law_of(randomizer, Channel)
+        and randomizer.distances is not None
+    ):
+        randomizer = Channel(
+            randomizer.matrix, distances=1.0 - np.eye(randomizer.inputs)
+        )  # a histogram of labels protects any two labels
     step = query.step if isinstance(randomizer, BoundedGeometric) else 1.0
-    shuffled, alone = (Frequencies(name=OWN_RANDOMIZER, trusted=who, step=step, randomizer=randomizer) for who in ("shuffler", "nobody"))
+    shuffled, alone = (
+        Frequencies(name=OWN_RANDOMIZER, trusted=who, step=step, randomizer=randomizer)
+        for who in ("shuffler", "nobody")
+    )
     shuffled.check(query)
     if alone.account(query, setting.target, 1, setting.rounds).kept:
-        return candidate(setting, alone, gain="It keeps the target alone, with nobody to hide among.")
+        return candidate(
+            setting, alone, gain="It keeps the target alone, with nobody to hide among."
+        )
     if setting.trusted != "nobody":
         account = shuffled.account(query, setting.target, setting.honest, setting.rounds)
         if account.kept:
-            return candidate(setting, shuffled, account, gain=f"Hidden among {setting.honest:,} honest reports.")
+            return candidate(
+                setting, shuffled, account, gain=f"Hidden among {setting.honest:,} honest reports."
+            )
     promise = shuffled.promise(query, setting.target.for_each_of(setting.rounds))
-    epsilon = shuffled_profile(randomizer, setting.honest).epsilon(promise.delta, promise.distance) * setting.rounds
+    epsilon = (
+        shuffled_profile(randomizer, setting.honest).epsilon(promise.delta, promise.distance)
+        * setting.rounds
+    )
     raise NotCertified(
-        f"this randomizer does not keep the target: among {setting.honest:,} honest reports it has epsilon "
-        f"{format_epsilon(epsilon)} at the "
-        "distance, or too much for nearer values; ask for less, or solve for another one."
+        f"this randomizer does not keep the target: among {setting.honest:,} honest "
+        f"reports it has epsilon {format_epsilon(epsilon)} at the distance, or too large "
+        "an epsilon for nearer values; allow a larger epsilon, or solve for another one."
     )

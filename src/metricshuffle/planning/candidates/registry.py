@@ -1,6 +1,7 @@
-"""Families of candidates: each names what it can offer for a setting, and calibrates it when asked.
+"""Registry of candidate families, which list offers for a setting and calibrate them on demand.
 
-A family is a function from a setting to offers, registered with `@family`; adding one takes one file and no list elsewhere.
+A family is a function from a setting to offers, registered with `@family`. A new family is one new
+module in this package; no list needs to be changed.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from importlib import import_module
 from pkgutil import iter_modules
 from typing import TypeVar
 
+from metricshuffle.display import nearest_word
 from metricshuffle.errors import ConditionError, InputError, NotCertified
 from metricshuffle.planning.candidate import ERROR_TOLERANCE, Candidate, allowed_candidates
 from metricshuffle.planning.setting import Setting
@@ -23,19 +25,26 @@ class Offer:
     protocol: str
     encoding: str | None
     make: Callable[[], Candidate | Callable[[], Candidate]]
-    """The candidate, or what is left to do for it: work that goes on aside is waited for once all other offers were made."""
+    """Returns the candidate, or a function that waits for calibration in another thread.
+
+    The function is called once all other offers were made.
+    """
     exceeds: Callable[[float], bool] | None = None
-    """Of an offer that takes long to calibrate: exceeds(error) is true only if its expected error is certainly larger than that. It is
-    then left out if another candidate that may be chosen has that error, unless it was asked for by name."""
+    """For slow offers: exceeds(error) is true only if the expected error is certainly larger.
+
+    Such an offer is skipped if an allowed candidate has that error, unless it was requested by
+    name.
+    """
 
 
 @dataclass(frozen=True)
 class SkippedCandidate:
-    """What did not apply, and why."""
+    """An offer that does not apply, and the reason."""
 
     protocol: str
     encoding: str | None
     reason: str
+    """A sentence with marked arguments, as in an error."""
 
 
 Made = TypeVar("Made")
@@ -50,39 +59,60 @@ def family(offers: Family) -> Family:
 
 
 def all_offers(setting: Setting) -> list[Offer]:
-    """What every family offers for a setting; nothing is calibrated yet."""
+    """Return the offers of all families for a setting, without calibrating them."""
     package = import_module("metricshuffle.planning.candidates")
     for module in iter_modules(package.__path__):
         import_module(f"{package.__name__}.{module.name}")
-    # by name: which module was imported first must not show in a plan
+    # Sorted, so that a plan does not depend on the order of imports.
     return [offer for _, offers in sorted(_FAMILIES.items()) for offer in offers(setting)]
 
 
-def calibrate_offers(setting: Setting, progress: Callable[[str], None] | None = None) -> Iterator[Candidate | SkippedCandidate]:
-    """Every candidate that is wanted, calibrated, or why it could not be."""
+def calibrate_offers(
+    setting: Setting, progress: Callable[[str], None] | None = None
+) -> Iterator[Candidate | SkippedCandidate]:
+    """Calibrate every requested offer, or say why that is not possible."""
     offers = all_offers(setting)
     names = list(dict.fromkeys(offer.protocol for offer in offers))
     unknown = [name for name in setting.protocols or () if name not in names]
     if unknown or setting.protocols == ():
-        nothing = f"there is no protocol {unknown[0]!r}" if unknown else "protocols names none"
-        raise InputError(f"{nothing} for {setting.query}; choose among {', '.join(names)}.")
+        nothing = f"there is no protocol {unknown[0]!r}" if unknown else "protocols is empty"
+        nearest = nearest_word(unknown[0], names) if unknown else ""
+        raise InputError(
+            f"{nothing} for {setting.query}",
+            field="protocols",
+            remedy=f"choose among {', '.join(names)}.{nearest}",
+        )
     wanted = [offer for offer in offers if setting.wants(offer.protocol)]
     begun: dict[int, Candidate | SkippedCandidate | Callable[[], Candidate]] = {}
-    # What takes long comes last: it may be left out then.
+    # Slow offers come last, because they may then be skipped.
     for place, offer in sorted(enumerate(wanted), key=lambda entry: entry[1].exceeds is not None):
-        if (why := _cannot_win(setting, offer, [finished for finished in begun.values() if isinstance(finished, Candidate)])) is not None:
+        if (
+            why := _cannot_win(
+                setting,
+                offer,
+                [finished for finished in begun.values() if isinstance(finished, Candidate)],
+            )
+        ) is not None:
             begun[place] = why
             continue
         if progress is not None:
-            progress(offer.protocol if offer.encoding is None else f"{offer.protocol} ({offer.encoding})")
+            progress(
+                offer.protocol if offer.encoding is None else f"{offer.protocol} ({offer.encoding})"
+            )
         begun[place] = _or_why_not(offer, offer.make)
     for place, offer in enumerate(wanted):
         so_far = begun[place]
-        yield so_far if isinstance(so_far, Candidate | SkippedCandidate) else _or_why_not(offer, so_far)
+        yield (
+            so_far
+            if isinstance(so_far, Candidate | SkippedCandidate)
+            else _or_why_not(offer, so_far)
+        )
 
 
-def _cannot_win(setting: Setting, offer: Offer, candidates: list[Candidate]) -> SkippedCandidate | None:
-    """Why an offer is not calibrated: it takes long, and its error is certainly larger than that of a candidate that may be chosen."""
+def _cannot_win(
+    setting: Setting, offer: Offer, candidates: list[Candidate]
+) -> SkippedCandidate | None:
+    """Reason to skip a slow offer: its error certainly exceeds that of an allowed candidate."""
     usable = [candidate for _, candidate in allowed_candidates(setting, candidates)]
     if offer.exceeds is None or setting.protocols is not None or not usable:
         return None
@@ -93,8 +123,9 @@ def _cannot_win(setting: Setting, offer: Offer, candidates: list[Candidate]) -> 
     return SkippedCandidate(
         offer.protocol,
         offer.encoding,
-        f"it was not calibrated, which takes long: it cannot have less error than {best.protocol}{encoding}; to see it all the same, ask "
-        f"for it by name (--protocols {offer.protocol}, or protocols=[{offer.protocol!r}] in Python).",
+        "it was not calibrated, which is slow, because it cannot have less error than "
+        f"{best.protocol}{encoding}; to calibrate it anyway, name it "
+        f"(--protocol {offer.protocol}, or protocols=[{offer.protocol!r}] in Python).",
     )
 
 
@@ -102,4 +133,4 @@ def _or_why_not(offer: Offer, step: Callable[[], Made]) -> Made | SkippedCandida
     try:
         return step()
     except (ConditionError, NotCertified, InputError) as reason:
-        return SkippedCandidate(offer.protocol, offer.encoding, str(reason))
+        return SkippedCandidate(offer.protocol, offer.encoding, reason.template)

@@ -1,1 +1,1 @@
-"""What releases cost: the ledger, one task, several tasks together."""
+"""Privacy cost of releases: the ledger, one task, several tasks together."""

@@ -1,4 +1,8 @@
-"""Which whole numbers everybody adds up about what she holds, how far they move, and how shares come back from their sums."""
+"""Base class of feature sets: whole-number functions of a value, added up over people with noise.
+
+A feature set also states its sensitivity (`slope`, `moves`) and its readout (`shares`,
+`point_readings`).
+"""
 
 from __future__ import annotations
 
@@ -6,7 +10,8 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self
+from functools import lru_cache
+from typing import TYPE_CHECKING, Annotated, ClassVar, Self
 
 import numpy as np
 from pydantic import BeforeValidator, SerializeAsAny
@@ -21,6 +26,7 @@ from metricshuffle.numerics.types import Floats, Integers64
 from metricshuffle.protocols.features.lattice import DISTANCE_TOLERANCE
 from metricshuffle.protocols.features.point_pairs import distances_of, moves_of_pairs
 from metricshuffle.protocols.features.readings import Readings, largest_features
+from metricshuffle.queries.query import Query
 from metricshuffle.spaces import Space
 from metricshuffle.spaces.space import MAX_POINTS_PAIRED
 
@@ -28,20 +34,24 @@ if TYPE_CHECKING:
     from scipy.sparse import csr_array
 
 Blur = tuple[Floats, ...]
-"""Row x of the only table is the law of the point that is counted for x; of two tables, the laws of a row and of a column of a grid."""
+"""How points are randomized before they are counted: row x is the law of the counted point of x.
+
+It is one table, or two tables for the rows and the columns of a grid.
+"""
 
 MAX_COORDINATES = 4096
 MAX_ENTRIES = 2**25
-"""Of a table, those that are not 0: 400 MB."""
+"""Maximum nonzero entries of a table: 400 MB."""
 LARGEST_FEATURE = 2**31 - 1
-"""So that sums over as many people and items as there are fit into 63 bits."""
+"""Small enough for sums over all existing people and items to fit in 63 bits."""
 
 
 @dataclass(frozen=True, eq=False)
 class Cumulative:
-    """The shares of the points at or below places of a line, averaged over the places first[k] .. last[k], with their standard errors.
+    """Cumulative shares of a line, each averaged over a window of places, with standard errors.
 
-    Unbiased, and nothing is rounded to what is possible; the errors are independent of each other.
+    Window k has the places first[k] .. last[k]. The averages are unbiased and not projected onto
+    valid shares; their errors are independent of each other.
     """
 
     first: Integers64
@@ -50,15 +60,38 @@ class Cumulative:
     errors: Floats
 
 
-class Features(TaggedModel, ABC):
-    """A set of whole-number features of the points of a finite space. One of your own is a subclass in a file that is imported.
+def space_of(query: Query) -> Space:
+    """The points in the order of the query's codes, with its distances.
 
-    It needs `offered` and `table`; the rest is certified, or estimated, from the table. Points are 0 .. size-1, in the order of
-    `space.domain.all_values()`. The features of a person with many items are the sums over her items, so that the slope holds for the sum
-    of the distances that her items move; `moves` are those of one point.
+    Bins of a line become the whole numbers 0, 1, ..., a step apart; cells, labels and users' items
+    are unchanged.
+    """
+    if query.points is None:
+        raise InputError(
+            f"features are those of points of a finite space; a {query.kind} has none."
+        )
+    return query.points
+
+
+class Features(TaggedModel, ABC):
+    """Base class of sets of whole-number features of the points of a finite space.
+
+    A custom set is a subclass in an imported file. It needs `offered` and `table`; everything else
+    is certified, or estimated, from the table. Points are 0 .. size-1, in the order of
+    `space.domain.all_values()`. The features of a person with many items are the sums over the
+    items, so that the slope applies to the sum of the distances that the items move; `moves` are
+    those of one point.
     """
 
     kinds: ClassVar[dict[str, type[TaggedModel]]] = {}
+    fine: ClassVar[bool] = False
+    """Whether features are so fine that they are rounded at random before they are sent."""
+    exact_sum: ClassVar[int] = 2**20
+    """Fine features are not rounded if a person's sum is at most this, which takes few bits."""
+    exact_moves: ClassVar[bool] = True
+    """Whether moves are accounted by the exact law of the noise; else by the slope only."""
+    largest_feature: ClassVar[int] = LARGEST_FEATURE
+    """Limit of features; larger ones must be rounded to coarser units before they are summed."""
     kind: str
 
     def __str__(self) -> str:
@@ -68,145 +101,232 @@ class Features(TaggedModel, ABC):
     @classmethod
     @abstractmethod
     def offered(cls, space: Space, people: int, rate: float) -> Iterator[Self]:
-        """The sets of this kind worth trying for so many people at a loss of `rate` per unit of distance; the likeliest first, none if
-        the space is not for them."""
+        """Yield the sets of this kind worth trying, the most promising first.
+
+        They suit `people` people and a loss of `rate` per unit of distance; nothing is yielded for
+        a space of another kind.
+        """
 
     @abstractmethod
     def table(self, space: Space) -> csr_array:
-        """The features of every point, a row each: whole numbers >= 0 (int64). No feature is the same at all points."""
+        """The features of every point, one row each: whole numbers >= 0 (int64).
+
+        No feature is the same at all points.
+        """
 
     def validate_table(self, space: Space) -> csr_array:
-        """The table, refused in a sentence unless it is what it must be: what is promised counts on whole numbers."""
+        """Return the table; InputError unless it is valid (guarantees rely on whole numbers)."""
         from scipy.sparse import csr_array
 
-        table, size = self.table(space), space.domain.size
+        table = self.table(space)
+        size = space.domain.size
         if not isinstance(table, csr_array) or table.dtype != np.int64:
-            raise InputError(f"the features {self.kind} must come as a scipy.sparse.csr_array of int64, got {type(table).__name__}.")
+            raise InputError(
+                f"the features {self.kind} must come as a scipy.sparse.csr_array of int64, "
+                f"got {type(table).__name__}."
+            )
         if table.shape[0] != size or table.shape[1] < 1:
             raise InputError(
-                f"the features {self.kind} must have a row for each of {size:,} points, and a column; got shape {table.shape}."
+                f"the features {self.kind} must have a row for each of {size:,} points, "
+                f"and a column; got shape {table.shape}."
             )
         self.check_room(table.shape[1], table.nnz, "use fewer of them, or a coarser space")
-        column_min, column_max = (np.asarray(end.toarray(), dtype=np.int64).ravel() for end in (table.min(axis=0), table.max(axis=0)))
-        if column_min.min() < 0 or column_max.max() > LARGEST_FEATURE:
-            raise InputError(f"the features {self.kind} must lie between 0 and {LARGEST_FEATURE:,}.")
+        column_min, column_max = _column_ends(table)
+        if column_min.min() < 0 or column_max.max() > self.largest_feature:
+            raise InputError(
+                f"the features {self.kind} must lie between 0 and {self.largest_feature:,}."
+            )
         if np.any(column_min == column_max):
-            raise InputError(f"feature {int(np.argmax(column_min == column_max))} of {self.kind} is the same at all points; leave it out.")
+            raise InputError(
+                f"feature {int(np.argmax(column_min == column_max))} of {self.kind} is the "
+                "same at all points; leave it out."
+            )
         return table
 
+    def ranges(self, space: Space) -> tuple[Integers64, Integers64]:
+        """Smallest and largest value of every feature."""
+        return _table_ranges(self, space)
+
+    def vectors(self, space: Space, codes: Integers64) -> Integers64:
+        """The features of the points with these codes, one row each."""
+        return np.asarray(feature_table(self, space)[codes].toarray(), dtype=np.int64)
+
     def weights(self, space: Space) -> Floats:
-        """How the rates of the coordinates go together: that of coordinate e is weights[e] times a common factor (rounded down)."""
+        """Relative rates: coordinate e has rate weights[e] times a common factor (rounded down)."""
         return np.ones(self.table(space).shape[1])
 
     def slope(self, space: Space, rates: Floats) -> float:
-        """The largest sum over e of rates[e] |table[x, e] - table[y, e]| over the distance of x and y, rounded up: certified over all
-        pairs of points.
+        """Certified largest loss per unit of distance over all pairs of points, rounded up.
 
-        Numerics: products of rates and features are rounded, which counts for (a + b) units roundoff of what features a and b differ by.
+        The loss of a pair x, y is the sum of rates[e] |table[x, e] - table[y, e]| over coordinates
+        e.
+
+        Numerics: products of rates and features are rounded; the rounding error of the difference
+        between two different features a and b is at most (a + b) units roundoff of that difference.
         """
-        table, checked = self.validate_table(space), self.validate_rates(space, rates)
+        table = self.validate_table(space)
+        checked = self.validate_rates(space, rates)
         size = table.shape[0]
         if size > MAX_POINTS_PAIRED:
             raise NotCertified(
-                f"how far the features {self.kind} move is certified over all pairs of at most {MAX_POINTS_PAIRED:,} points, but "
+                f"how far the features {self.kind} move is certified over all pairs of at "
+                f"most {MAX_POINTS_PAIRED:,} points, but "
                 f"{space.domain} has {size:,}; use a coarser space, or features with a proof."
             )
         slope = lipschitz_constant(table.toarray() * checked, distances_of(space), "l1").constant
         return slope * (1.0 + 4.0 * float(table.max()) * ROUNDOFF)
 
     def moves(self, space: Space, rates: Floats, distance: float) -> Iterator[FeatureChanges]:
-        """Moves of one point that are as bad as any within that distance: every other one changes no coordinate by more than one of
-        these does, at no higher rate, in some order of the coordinates.
+        """Moves of one point that dominate all moves within this distance.
 
-        Pair by pair, where there are not too many; otherwise one move that changes every coordinate by as much as any does, and by no
-        more than the slope allows. Distances that fall short of a pair by rounding count as reaching it. A person with many items can
-        change a single coordinate by as much as all of them do: she is not covered.
+        A move dominates another if, after reordering its coordinates, it changes every coordinate
+        by at least as much, at a rate at least as high. If there are not too many pairs of points,
+        all are compared. Otherwise a single move is returned that changes every coordinate by the
+        largest change of that coordinate in any move, but by no more than the slope allows. Points
+        whose distance is too large only by rounding are included. A person with many items is not
+        covered, because all items together can change a single coordinate by the sum of their
+        changes.
         """
-        table, checked = self.validate_table(space), self.validate_rates(space, rates)
+        table = self.validate_table(space)
+        checked = self.validate_rates(space, rates)
         listed_moves = moves_of_pairs(table, space, checked, distance)
         if listed_moves is not None:
             yield from listed_moves
             return
-        max_changes = np.floor(self.slope(space, checked) * distance * (1.0 + 2.0 * DISTANCE_TOLERANCE) / checked)
+        max_changes = np.floor(
+            self.slope(space, checked) * distance * (1.0 + 2.0 * DISTANCE_TOLERANCE) / checked
+        )
         ranges = (table.max(axis=0).toarray() - table.min(axis=0).toarray()).ravel()
         largest = np.minimum(ranges, max_changes).astype(np.int64)
         if np.any(largest > 0):
             yield changes_of(checked, largest)
 
     def point_readings(self, space: Space) -> Readings | None:
-        """The share of every point; None where the features do not tell single points apart."""
+        """The share of every point; None if the features do not identify single points."""
         return None
 
     def nearby(self, space: Space) -> Readings | None:
-        """The share of the people around every point, who count the less the farther they are; None where nothing like that is measured."""
+        """Share of people around every point (nearer people count more); None if not measured."""
         return None
 
+    def nearby_words(self, space: Space) -> str:
+        """Extent of what `nearby` counts, in words."""
+        return f"within about {getattr(self, 'width', 1):,} cells"
+
     def bounds(self, space: Space) -> Readings:
-        """Readings that are no less than the share of a point, some for each, whatever people hold."""
+        """For every point, one or more readings that are at least its share, for any data."""
         return largest_features(self.table(space))
 
     def unbiased(self, space: Space, means: Floats, errors: Floats) -> tuple[Floats, Floats] | None:
-        """Unbiased shares of the points from the means of the features (per item) with standard errors `errors`, and the standard errors
-        of the shares; None where the features do not tell single points apart."""
+        """Unbiased shares of the points and their standard errors.
+
+        They follow from the means of the features (per item) and the standard errors of these
+        means; None if the features do not identify single points.
+        """
         readings = self.point_readings(space)
         if readings is None:
             return None
-        return readings.values(means), np.sqrt(readings.factors.power(2) @ np.asarray(errors, dtype=np.float64) ** 2)
+        return readings.values(means), np.sqrt(
+            readings.factors.power(2) @ np.asarray(errors, dtype=np.float64) ** 2
+        )
 
-    def shares(self, space: Space, means: Floats, errors: Floats, blur: Blur | None = None) -> Floats:
-        """Shares that can be true (>= 0, sum 1) near the means; `means` may have a row for each of several runs.
+    def shares(
+        self, space: Space, means: Floats, errors: Floats, blur: Blur | None = None
+    ) -> Floats:
+        """Valid shares (>= 0, sum 1) near the means, which may have a row for each of several runs.
 
-        `blur` is how values are randomized first, if they are: the law of what is counted for each point, or one for rows and one for
-        columns of a grid.
+        If values are randomized first, `blur` has the law of the counted point for each point, in
+        one table, or in one table for the rows and one for the columns of a grid.
         """
         if blur is not None and len(blur) > 1:
-            fitted = nearest_shares(self.design(space), means, errors, axes=(blur[0], blur[1])).shares
+            fitted = nearest_shares(
+                self.design(space), means, errors, axes=(blur[0], blur[1])
+            ).shares
         else:
             fitted = nearest_shares(self.design(space, blur), means, errors).shares
         return fitted if np.ndim(means) > 1 else fitted[0]
 
     def cumulative(self, space: Space, means: Floats, errors: Floats) -> Cumulative | None:
-        """The shares at or below places of a line; None where there is no line, or the features do not measure them."""
+        """Cumulative shares of a line; None if there is no line or they are not measured."""
         return None
 
     def design(self, space: Space, blur: Blur | None = None) -> csr_array | Floats:
-        """The mean features of somebody who holds each point, a row each."""
+        """Mean features of a person at each point, one row each."""
         table = self.table(space).astype(np.float64)
         if blur is None:
             return table
         law = blur[0] if len(blur) == 1 else np.kron(blur[0], blur[1])
-        # (a table that is mostly full is multiplied faster as one)
-        return np.asarray(law @ (table.toarray() if 4 * table.nnz > math.prod(table.shape) else table))
+        # A table with many nonzero entries is multiplied faster as a dense one.
+        return np.asarray(
+            law @ (table.toarray() if 4 * table.nnz > math.prod(table.shape) else table)
+        )
 
     def validate_rates(self, space: Space, rates: Floats) -> Floats:
-        """The rates as an array, one number > 0 for each coordinate."""
-        array, coordinates = np.asarray(rates, dtype=np.float64), len(self.weights(space))
+        """Return the rates as an array; InputError unless each coordinate has one number > 0."""
+        array = np.asarray(rates, dtype=np.float64)
+        coordinates = len(self.weights(space))
         if array.shape != (coordinates,) or not np.all((array > 0.0) & (array < math.inf)):
-            raise InputError(f"rates must be one number > 0 for each of {coordinates:,} coordinates, got shape {array.shape}.")
+            raise InputError(
+                f"rates must be one number > 0 for each of {coordinates:,} coordinates, "
+                f"got shape {array.shape}."
+            )
         return array
 
     def check_room(self, coordinates: int, entries: int, remedy: str) -> None:
-        """Refuse, in a sentence, tables that are too large."""
+        """Raise if a table would be too large."""
         if coordinates > MAX_COORDINATES:
             raise InputError(
-                f"the features {self.kind} would have {coordinates:,} coordinates, and there may be up to {MAX_COORDINATES:,}; {remedy}."
+                f"the features {self.kind} would have {coordinates:,} coordinates, and "
+                f"there may be up to {MAX_COORDINATES:,}; {remedy}."
             )
         if entries > MAX_ENTRIES:
-            raise InputError(f"the table of the features {self.kind} would have {entries:,} entries, too many to hold; {remedy}.")
+            raise InputError(
+                f"the table of the features {self.kind} would have {entries:,} entries, "
+                f"too many for memory; {remedy}."
+            )
 
 
-def changes_of(rates: Floats, sizes: Any) -> FeatureChanges:
-    """A move that changes coordinate e, whose rate is rates[e], by sizes[e]: equal ones together, the largest rate first."""
+@lru_cache(maxsize=32)
+def feature_table(features: Features, space: Space) -> csr_array:
+    """Cached features of every point."""
+    return features.validate_table(space)
+
+
+def _column_ends(table: csr_array) -> tuple[Integers64, Integers64]:
+    """Smallest and largest entry of every column."""
+    columns = table.tocsc()  # once for both
+    low, high = (end.toarray().ravel() for end in (columns.min(axis=0), columns.max(axis=0)))
+    return low.astype(np.int64), high.astype(np.int64)
+
+
+@lru_cache(maxsize=32)
+def _table_ranges(features: Features, space: Space) -> tuple[Integers64, Integers64]:
+    """Cached `_column_ends` of a table, read-only."""
+    ends = _column_ends(feature_table(features, space))
+    for end in ends:
+        end.setflags(write=False)
+    return ends
+
+
+def changes_of(rates: Floats, sizes: object) -> FeatureChanges:
+    """A move that changes coordinate e, of rate rates[e], by sizes[e].
+
+    Equal changes are grouped, the largest rate first.
+    """
     at = np.asarray(sizes, dtype=np.int64)
-    pairs, counts = np.unique(np.column_stack([rates[at > 0], at[at > 0]]), axis=0, return_counts=True)
-    return FeatureChanges(pairs[::-1, 0], pairs[::-1, 1].astype(np.int64), counts[::-1].astype(np.int64))
+    pairs, counts = np.unique(
+        np.column_stack([rates[at > 0], at[at > 0]]), axis=0, return_counts=True
+    )
+    return FeatureChanges(
+        pairs[::-1, 0], pairs[::-1, 1].astype(np.int64), counts[::-1].astype(np.int64)
+    )
 
 
 def most_expensive_move(rates: Floats, count: int) -> FeatureChanges:
-    """A move that changes `count` coordinates by one each, those of the largest rates."""
+    """A move that changes the `count` coordinates of the largest rates by one each."""
     some = np.sort(rates)[::-1][:count]
     return changes_of(some, np.ones(len(some), dtype=np.int64))
 
 
 AnyFeatures = Annotated[SerializeAsAny[Features], BeforeValidator(Features.of_kind)]
-"""A field that holds any feature set and reads it back from JSON by its kind."""
+"""A field for any feature set, which is read back from JSON by its kind."""

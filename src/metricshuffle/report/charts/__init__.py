@@ -1,1 +1,1 @@
-"""Vega-Lite charts, drawn as SVG when a page is built."""
+"""Vega-Lite charts, rendered as SVG when a page is built."""

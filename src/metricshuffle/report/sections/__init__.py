@@ -1,1 +1,1 @@
-"""The chapters of the demo's report: what each draws and tabulates. Their words are in templates/report, under the same names."""
+"""Data and charts of report chapters; their texts have the same names in templates/report."""

@@ -1,4 +1,4 @@
-"""For an assessment: paragraphs to paste."""
+"""Assessment chapter of the report: paragraphs to paste into an assessment."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from dataclasses import dataclass
 
 from metricshuffle.report.assessment_text import Study
 from metricshuffle.report.assessment_text import assessment as paragraphs_of
-from metricshuffle.report.report_subject import Collection
+from metricshuffle.report.report_subject import ReportSubject
 
 
 @dataclass(frozen=True)
 class Text:
     title: str
     paragraphs: tuple[tuple[str, str], ...]
-    """What each is about, and what it says."""
+    """Heading and text of each paragraph."""
 
 
 @dataclass(frozen=True)
@@ -23,12 +23,21 @@ class Assessment:
 
 
 def assessment(*studies: Study) -> Assessment:
-    return Assessment(tuple(_text(study.title, paragraphs_of(study.collection, study.asked)) for study in studies))
+    return Assessment(
+        tuple(_text(study.title, paragraphs_of(study.collection, study.asked)) for study in studies)
+    )
 
 
-def assess_collection(collection: Collection) -> Assessment:
-    query = str(collection.task.query)
-    return Assessment((_text(collection.task.title or f"{query[:1].upper()}{query[1:]}", paragraphs_of(collection)),))
+def assess_collection(subject: ReportSubject) -> Assessment:
+    query = str(subject.task.query)
+    return Assessment(
+        (
+            _text(
+                subject.task.title or f"{query[:1].upper()}{query[1:]}",
+                paragraphs_of(subject),
+            ),
+        )
+    )
 
 
 def _text(title: str, paragraphs: Sequence[str]) -> Text:

@@ -1,4 +1,4 @@
-"""When an assumption fails: the exact epsilons then."""
+"""Chapter on failing assumptions, with the exact epsilon of each case."""
 
 from __future__ import annotations
 
@@ -7,94 +7,121 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from metricshuffle.numerics.rounding import format_delta, format_epsilon, format_number
-from metricshuffle.protocols.noisy_vectors import SINGLE_PERSON_REMARK, NoisyVectors
+from metricshuffle.protocols.noisy_vectors import NoisyVectors
+from metricshuffle.protocols.vector_accounts import SINGLE_PERSON_REMARK
 from metricshuffle.report.assessment_text import consequence_text
-from metricshuffle.report.components import Table
-from metricshuffle.report.failure_scenarios import TRUSTED_MIXERS, Consequence, ProtocolReview, consequences
-from metricshuffle.report.plan_view import Offer
-from metricshuffle.report.report_subject import Collection
+from metricshuffle.report.components import TextTable
+from metricshuffle.report.failure_scenarios import (
+    Consequence,
+    ProtocolReview,
+    consequences,
+)
+from metricshuffle.report.plan_view import CandidateView
+from metricshuffle.report.report_subject import ReportSubject
 
 
 @dataclass(frozen=True)
 class Failures:
-    tables: tuple[Table, ...]
+    tables: tuple[TextTable, ...]
     remarks: tuple[str, ...]
     trusted: str
-    """Whom the collections rely on."""
+    """The party that the collections trust."""
     mixed: bool
-    """Reports are mixed or added up by somebody, so that the promise counts on honest people."""
+    """Whether reports are mixed or added up, so that the guarantee depends on honest people."""
     no_promise: bool
-    """Somewhere nothing is certified although the noise alone would hide it."""
+    """Whether a case has no certified epsilon although its noise alone has one."""
     farther: bool
-    """Somebody can move farther than is promised."""
+    """Whether values can differ by more than the distance of the guarantee."""
 
 
-def failures(*collections: Collection) -> Failures:
+def failures(*collections: ReportSubject) -> Failures:
     compared = [(collection, _offers(collection)) for collection in collections]
     cases = [consequences(*(rival for rival, _ in offers)) for collection, offers in compared]
-    tables = tuple(_table(collection, offers, rows) for (collection, offers), rows in zip(compared, cases, strict=True))
+    tables = tuple(
+        _table(collection, offers, rows)
+        for (collection, offers), rows in zip(compared, cases, strict=True)
+    )
     every = [row for rows in cases for row in rows]
     return Failures(
         tables,
-        tuple(sentence for collection, rows in zip(collections, cases, strict=True) for sentence in _remarks(collection, rows)),
+        tuple(
+            sentence
+            for collection, rows in zip(collections, cases, strict=True)
+            for sentence in _remarks(collection, rows)
+        ),
         trusted=collections[0].facts.trusted,
-        mixed=collections[0].facts.trusted in TRUSTED_MIXERS,
+        mixed=collections[0].facts.counts_on_honest,
         no_promise=any(
-            math.isinf(left) and math.isfinite(noise) for row in every for left, noise in zip(row.epsilons, row.noise_alone, strict=True)
+            math.isinf(left) and math.isfinite(noise)
+            for row in every
+            for left, noise in zip(row.epsilons, row.noise_alone, strict=True)
         ),
         farther=any(row.group == "Someone moves farther" for row in every),
     )
 
 
-def _offers(collection: Collection) -> list[tuple[ProtocolReview, str]]:
-    """The protocol of the task, beside geometric-shuffle where that is another one whose noise is at hand."""
-    own, plan = collection.protocol_review, collection.plan_facts
-    if plan is None or collection.plan is None:
-        return [(own, collection.facts.protocol)]
-    offers, geometric = [(own, f"{plan.choice.name} (chosen)")], plan.geometric_shuffle
-    if geometric is not None and _is_another(geometric, plan.choice) and geometric.candidate.mechanism is not None:
-        offers.append((ProtocolReview.of(collection.plan, geometric.candidate), geometric.name))
+def _offers(subject: ReportSubject) -> list[tuple[ProtocolReview, str]]:
+    """The task's protocol, and geometric-shuffle if that is another one with a known mechanism."""
+    own = subject.protocol_review
+    plan = subject.plan_facts
+    if plan is None or subject.plan is None:
+        return [(own, subject.facts.protocol)]
+    offers = [(own, f"{plan.choice.name} (chosen)")]
+    geometric = plan.geometric_shuffle
+    if (
+        geometric is not None
+        and _is_another(geometric, plan.choice)
+        and geometric.candidate.mechanism is not None
+    ):
+        offers.append((ProtocolReview.of(subject.plan, geometric.candidate), geometric.name))
     return offers
 
 
-def _is_another(geometric: Offer, choice: Offer) -> bool:
+def _is_another(geometric: CandidateView, choice: CandidateView) -> bool:
     return geometric.protocol != choice.protocol and choice.trusted == geometric.trusted
 
 
-def _table(collection: Collection, offers: Sequence[tuple[ProtocolReview, str]], cases: Sequence[Consequence]) -> Table:
-    facts = collection.facts
+def _table(
+    subject: ReportSubject,
+    offers: Sequence[tuple[ProtocolReview, str]],
+    cases: Sequence[Consequence],
+) -> TextTable:
+    facts = subject.facts
     rows = []
     before = ""
     for case in cases:
         group = "" if case.group == before else case.group
-        cells = [_cell(collection, rival, case, index) for index, (rival, _) in enumerate(offers)]
+        cells = [_cell(subject, rival, case, index) for index, (rival, _) in enumerate(offers)]
         rows.append((group, case.situation, *cells))
         before = case.group
-    return Table(
+    return TextTable(
         head=("what happens", "", *(name for _, name in offers)),
         rows=rows,
         numeric=range(2, 2 + len(offers)),
         classes=["chosen" if case.planned else "" for case in cases],
-        caption=f"Epsilon of the {facts.kind} over {facts.domain}, delta {format_delta(facts.delta)}",
+        caption=(
+            f"Epsilon of the {facts.kind} over {facts.domain}, delta {format_delta(facts.delta)}"
+        ),
     )
 
 
-def _cell(collection: Collection, rival: ProtocolReview, case: Consequence, index: int) -> str:
-    """The epsilon; what was promised beside it where that is another number, and words where a number would mislead."""
-    text, epsilon = consequence_text(case, index), format_epsilon(collection.facts.epsilon)
+def _cell(subject: ReportSubject, rival: ProtocolReview, case: Consequence, index: int) -> str:
+    """Format an epsilon: with the guaranteed one if it differs, in words if numbers mislead."""
+    text = consequence_text(case, index)
+    epsilon = format_epsilon(subject.facts.epsilon)
     if case.planned and text != epsilon and math.isfinite(case.epsilons[index]):
-        return f"{text} (promised: {epsilon}{_why_less(collection, rival, case.epsilons[index])})"
+        return f"{text} (promised: {epsilon}{_why_less(subject, rival, case.epsilons[index])})"
     if case.group.endswith("colludes"):
         if rival.protocol.trusted == "curator":
-            return "raw values" if not collection.facts.items_each else "raw items"
-        if rival.protocol.warning(collection.task.query):
+            return "raw values" if not subject.facts.items_each else "raw items"
+        if not rival.protocol.hides_alone(subject.task.query):
             return f"in effect no protection ({text} on paper)"
     return text
 
 
-def _why_less(collection: Collection, rival: ProtocolReview, epsilon: float) -> str:
-    """Why what is certified of one person's move is another number than what is promised, in a phrase."""
-    facts = collection.facts
+def _why_less(subject: ReportSubject, rival: ProtocolReview, epsilon: float) -> str:
+    """Phrase that says why one person's certified epsilon differs from the guaranteed one."""
+    facts = subject.facts
     if epsilon > facts.epsilon:
         return ", by another bound"
     if facts.guarantee.protects == "people together":
@@ -104,21 +131,29 @@ def _why_less(collection: Collection, rival: ProtocolReview, epsilon: float) -> 
     return "; the noise hides more"
 
 
-def _remarks(collection: Collection, cases: Sequence[Consequence]) -> list[str]:
-    """What the table cannot say, in sentences."""
-    task, facts = collection.task, collection.facts
+def _remarks(subject: ReportSubject, cases: Sequence[Consequence]) -> list[str]:
+    """Sentences on what the table cannot show."""
+    task = subject.task
+    facts = subject.facts
     lines = []
     dropped = [case for case in cases if case.group == "Users drop out or collude"]
-    if isinstance(task.protocol, NoisyVectors) and any(math.isinf(case.epsilons[0]) for case in dropped):
+    if isinstance(task.protocol, NoisyVectors) and any(
+        math.isinf(case.epsilons[0]) for case in dropped
+    ):
         lines.append(
-            f"The noise was cut into as many shares as there are honest people in the plan, {task.protocol.sharers:,}. With fewer of them "
-            "some of it is missing, and no formula here says what that is worth: plan with fewer honest people if you fear so."
+            "The noise is split into as many shares as the plan has honest people, "
+            f"{task.protocol.sharers:,}. With fewer of them some noise is missing, and no "
+            "epsilon is certified here for that case: plan with fewer honest people if you "
+            "expect it."
         )
     if facts.items_each:
         lines.append(facts.full_replacement)
-    remarks = task.protocol.remarks(task.query, collection.asked.target, task.honest, task.rounds)
-    lines += [remark for remark in remarks if not remark.startswith(SINGLE_PERSON_REMARK)]  # (that is in the table)
+    remarks = task.protocol.remarks(task.query, subject.asked.target, task.honest, task.rounds)
+    # The table has the remark about a single person already.
+    lines += [remark for remark in remarks if not remark.startswith(SINGLE_PERSON_REMARK)]
     if task.protocol.grain != 1:
         rounded = f"{format_number(task.protocol.grain * task.protocol.step)}{facts.spaced_unit}"
-        lines.append(f"Values are rounded at random to steps of {rounded} first; all epsilons count that in.")
+        lines.append(
+            f"Values are rounded at random to steps of {rounded} first; all epsilons count that in."
+        )
     return lines

@@ -1,4 +1,4 @@
-// Buttons that copy a text: to the clipboard, or where the browser does not allow that, by selecting it.
+// Buttons that copy a text to the clipboard, or select it if the browser does not allow that.
 for (const button of document.querySelectorAll("button[data-copy]")) {
   button.addEventListener("click", async () => {
     const source = document.getElementById(button.dataset.copy);

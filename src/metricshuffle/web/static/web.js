@@ -1,8 +1,8 @@
-// What the planner page does beside htmx: sliders, fields that depend on others, the address, and a server that does not answer.
+// What the planner page needs besides htmx: sliders, dependent fields, the address, and a notice if the server does not answer.
 "use strict";
 document.documentElement.classList.add("live");
 const windowName = Math.random().toString(36).slice(2);
-let editing = false; // inputs since the last change share one entry of the history
+let editing = false; // inputs up to the next change share one history entry
 
 document.addEventListener("htmx:configRequest", (event) => {
   event.detail.headers["X-Window"] = windowName;
@@ -14,7 +14,7 @@ const form = document.querySelector("form[data-live]");
 
 function shown() {
   for (const field of form.querySelectorAll("[data-when]")) {
-    const named = form.elements.namedItem(field.dataset.when); // by its name: elements.item is a function
+    const named = form.elements.namedItem(field.dataset.when); // namedItem, because elements.item is a function
     const value = named instanceof RadioNodeList ? named.value : named && named.value;
     field.hidden = !field.dataset.is.split("|").includes(value);
   }
@@ -26,6 +26,15 @@ function fromSlider(slider) {
   const low = Number(slider.dataset.low), high = Number(slider.dataset.high), part = slider.value / 1000;
   const value = "log" in slider.dataset ? low * Math.pow(high / low, part) : low + (high - low) * part;
   return String("whole" in slider.dataset ? Number(Math.round(value).toPrecision(2)) : Number(value.toPrecision(2)));
+}
+
+// A key moves a slider to the next number that it can show, although its thumb has finer steps.
+
+function stepped(slider, direction) {
+  const before = fromSlider(slider), end = direction > 0 ? 1000 : 0;
+  let part = Number(slider.value);
+  while (part !== end && fromSlider(slider) === before) slider.value = part += direction;
+  return fromSlider(slider) !== before;
 }
 
 function toSlider(slider) {
@@ -76,6 +85,12 @@ if (form) {
     clearTimeout(waiting);
     waiting = setTimeout(() => changed(false), event.target.classList.contains("slider") ? 20 : 120);
   });
+  form.addEventListener("keydown", (event) => {
+    const direction = { ArrowRight: 1, ArrowUp: 1, ArrowLeft: -1, ArrowDown: -1 }[event.key];
+    if (!direction || !event.target.classList.contains("slider") || event.ctrlKey || event.metaKey || event.altKey) return;
+    event.preventDefault();
+    if (stepped(event.target, direction)) event.target.dispatchEvent(new Event("input", { bubbles: true }));
+  });
   form.addEventListener("change", () => { shown(); changed(true); });
   form.addEventListener("submit", (event) => { event.preventDefault(); changed(true); });
   document.addEventListener("click", (event) => {
@@ -90,7 +105,7 @@ if (form) {
   addEventListener("popstate", () => location.reload());
 }
 
-// The trial takes the form as it is now, and a file that is too large is not even sent
+// The dry run uses the current form, and a file that is too large is not sent
 
 document.addEventListener("htmx:configRequest", (event) => {
   const trial = event.target.closest("form[data-state]");
@@ -108,7 +123,7 @@ document.addEventListener("htmx:confirm", (event) => {
   if (large) event.preventDefault();
 });
 
-// Answers: what is wrong marks its field
+// Answers: errors mark their fields
 
 document.addEventListener("htmx:afterSettle", () => {
   for (const sentence of document.querySelectorAll(".wrong[id]")) {
@@ -116,9 +131,10 @@ document.addEventListener("htmx:afterSettle", () => {
     if (box) box.setAttribute("aria-invalid", sentence.textContent ? "true" : "false");
   }
   sortable();
+  unfold();
 });
 
-// Tables that can be sorted
+// Sortable tables
 
 function sortable() {
   for (const table of document.querySelectorAll("table[data-sortable]:not([data-ready])")) {
@@ -198,7 +214,7 @@ document.addEventListener("htmx:afterOnLoad", (event) => {
   if (event.detail.xhr.status < 400) lost.hidden = true;
 });
 
-// The console asks again, unless somebody is about to do something there
+// The console polls, unless a form in it is open
 
 const polled = document.querySelector("[data-poll][hx-trigger]");
 if (polled) {

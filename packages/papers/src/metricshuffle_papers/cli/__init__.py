@@ -1,1 +1,1 @@
-"""The commands that this distribution adds to `metricshuffle`: one file a command."""
+"""Commands that this distribution adds to `metricshuffle`, one file each."""

@@ -1,4 +1,4 @@
-"""`metricshuffle reproduce`: what the papers print, what the same formula gives, and what is true."""
+"""`metricshuffle reproduce`: published numbers, the published formulas, and the truth."""
 
 from __future__ import annotations
 
@@ -13,35 +13,69 @@ if TYPE_CHECKING:
     from metricshuffle.cli.table_layout import TableLayout
     from metricshuffle_papers.reproduction import Item, Reproduction, Row, Settings
 
-COLUMNS = ("label", "published", "as_published", "ours", "ratio", "verdict", "standard_error", "note")
+COLUMNS = (
+    "label",
+    "published",
+    "as_published",
+    "ours",
+    "ratio",
+    "verdict",
+    "standard_error",
+    "note",
+)
 INDEX = "index.html"
-FAILED, INTERRUPTED = 1, 130
+FAILED = 1
+INTERRUPTED = 130
 
 
 def reproduce(
-    what: Annotated[str, typer.Argument(metavar="ITEM", help="The name of an item; `list` names them all, `all` runs them all.")],
+    what: Annotated[
+        str,
+        typer.Argument(
+            metavar="ITEM", help="The name of an item; `list` names them all, `all` runs them all."
+        ),
+    ],
     output: Annotated[
-        Path | None, typer.Option("--output", metavar="FOLDER", help="Where the files go; made if missing. Needed for all.")
+        Path | None,
+        typer.Option(
+            "--output",
+            metavar="FOLDER",
+            help="Where the files go; made if missing. Needed for all.",
+        ),
     ] = None,
-    quick: Annotated[bool, typer.Option("--quick", help="The same with fewer runs and sizes.")] = False,
-    runs: Annotated[int | None, typer.Option("--runs", parser=whole, metavar="N", help="How many runs a simulation takes.")] = None,
+    quick: Annotated[
+        bool, typer.Option("--quick", help="The same with fewer runs and sizes.")
+    ] = False,
+    runs: Annotated[
+        int | None,
+        typer.Option("--runs", parser=whole, metavar="N", help="How many runs a simulation takes."),
+    ] = None,
     seed: Annotated[
-        int, typer.Option("--seed", parser=whole, metavar="S", help="Of the simulations: the same seed gives the same numbers.")
+        int,
+        typer.Option(
+            "--seed",
+            parser=whole,
+            metavar="S",
+            help="Seed of the simulations; the same seed gives the same numbers.",
+        ),
     ] = 1,
     csv: Annotated[
         Path | None,
         typer.Option(
-            "--csv", metavar="FILE",
-            help="Places to use in place of the built-in city, for items about places: columns east and north in metres, or lat and lon "
+            "--csv",
+            metavar="FILE",
+            help="Places to use in place of the built-in city, for items about places: columns "
+            "east and north in metres, or lat and lon "
             "in degrees.",
         ),
     ] = None,
     as_json: Json = False,
-) -> None:  # fmt: skip
-    """Every table and figure of the papers: the published number, what the same formula gives, and what is true.
+) -> None:
+    """Compare the papers' tables and figures: printed number, published formula, and truth.
 
-    `reproduce all --output FOLDER` writes index.html (offline) and one JSON and one CSV file an item. An item that fails does not stop
-    the others: it is named at the end, and the exit code is 1.
+    `reproduce all --output FOLDER` writes index.html (offline) and one JSON and one CSV file per
+    item. An item that fails does not stop the others: it is named at the end, and the exit code is
+    1.
     """
     from metricshuffle.cli.extras import require_extras
     from metricshuffle.errors import InputError
@@ -58,7 +92,8 @@ def reproduce(
     item = _named(what)
     if csv is not None and not item.places:
         raise InputError(
-            f"{what} uses no places, so that --csv would change nothing; leave it out, or ask for an item that does: {_on_maps()}."
+            f"{what} uses no places, so that --csv would change nothing; leave it out, or "
+            f"ask for an item that does: {_on_maps()}."
         )
     _one(item, settings, _folder(output), as_json)
 
@@ -78,7 +113,7 @@ def _readable(file: Path | None) -> Path | None:
 
 
 def _named(name: str) -> Item:
-    """The item of that name, or a sentence with the names that are most like it."""
+    """Return the item of that name; otherwise raise an error with the most similar names."""
     from difflib import get_close_matches
 
     from metricshuffle.errors import InputError
@@ -87,9 +122,14 @@ def _named(name: str) -> Item:
     known = items()
     if name in known:
         return known[name]
-    near = get_close_matches(name, [*known, "list", "all"], n=4, cutoff=0.5) or [one for one in known if name in one][:4]
+    near = (
+        get_close_matches(name, [*known, "list", "all"], n=4, cutoff=0.5)
+        or [one for one in known if name in one][:4]
+    )
     hint = (
-        f"did you mean {' or '.join(near)}? All names: metricshuffle reproduce list" if near else "metricshuffle reproduce list names all"
+        f"did you mean {' or '.join(near)}? All names: metricshuffle reproduce list"
+        if near
+        else "metricshuffle reproduce list names all"
     )
     raise InputError(f"there is no item {name!r}; {hint}.")
 
@@ -114,11 +154,29 @@ def _list(as_json: bool) -> None:
 
     known = items().values()
     if as_json:
-        rows = [{"name": i.name, "paper": i.paper, "label": i.label, "title": i.title, "simulated": i.simulated} for i in known]
+        rows = [
+            {
+                "name": i.name,
+                "paper": i.paper,
+                "label": i.label,
+                "title": i.title,
+                "simulated": i.simulated,
+            }
+            for i in known
+        ]
         print(json.dumps(rows, indent=2))
         return
-    columns = (Column("name"), Column("paper", once=True), Column("label", wraps=True), Column("title", wraps=True))
-    screen().print(TableLayout(columns, tuple(Line((item.name, item.paper, item.label, item.title)) for item in known)))
+    columns = (
+        Column("name"),
+        Column("paper", once=True),
+        Column("label", wraps=True),
+        Column("title", wraps=True),
+    )
+    screen().print(
+        TableLayout(
+            columns, tuple(Line((item.name, item.paper, item.label, item.title)) for item in known)
+        )
+    )
 
 
 def _one(item: Item, settings: Settings, output: Path | None, as_json: bool) -> None:
@@ -158,9 +216,22 @@ def _all(settings: Settings, output: Path | None, as_json: bool) -> None:
     write_text(output / INDEX, page(known, found, failed, settings))
     counts = Counter(row.verdict for one in found.values() for row in one.rows)
     if as_json:
-        print(json.dumps({"page": str(output / INDEX), "items": list(found), "verdicts": counts, "failed": failed, "stopped": stopped}))
+        print(
+            json.dumps(
+                {
+                    "page": str(output / INDEX),
+                    "items": list(found),
+                    "verdicts": counts,
+                    "failed": failed,
+                    "stopped": stopped,
+                }
+            )
+        )
     else:
-        print(f"{len(found)} of {len(known)} items: {', '.join(f'{count} {verdict}' for verdict, count in counts.most_common())}.")
+        print(
+            f"{len(found)} of {len(known)} items: "
+            f"{', '.join(f'{count} {verdict}' for verdict, count in counts.most_common())}."
+        )
         print(f"Page: {output / INDEX} (opens in any browser, needs no network)")
     for name, reason in failed.items():
         print_error(f"{name} failed: {reason} (metricshuffle reproduce {name} tells more)")
@@ -172,8 +243,13 @@ def _all(settings: Settings, output: Path | None, as_json: bool) -> None:
         raise typer.Exit(FAILED)
 
 
-def _run(known: list[Item], settings: Settings, output: Path) -> tuple[dict[str, Reproduction], dict[str, str], bool]:
-    """What was found, what failed and why, and whether somebody stopped it; each item's files are written when it is finished."""
+def _run(
+    known: list[Item], settings: Settings, output: Path
+) -> tuple[dict[str, Reproduction], dict[str, str], bool]:
+    """Run items; return the results, the failures with reasons, and whether it was interrupted.
+
+    Each item's files are written when it is finished.
+    """
     from dataclasses import replace
 
     from metricshuffle.cli.console import counting
@@ -187,9 +263,14 @@ def _run(known: list[Item], settings: Settings, output: Path) -> tuple[dict[str,
                 try:
                     found[name] = by_name[name].run(replace(settings, progress=tell))
                     written(output, by_name[name], settings, found[name])
-                except Exception as wrong:  # one item must not lose the others; it is named at the end
+                except (
+                    Exception
+                ) as wrong:  # one failed item must not stop the others; it is named at the end
                     found.pop(name, None)
-                    for kind in ("json", "csv"):  # of an earlier run, which this page would seem to be about
+                    for kind in (
+                        "json",
+                        "csv",
+                    ):  # of an earlier run, which this page does not describe
                         (output / f"{name}.{kind}").unlink(missing_ok=True)
                     failed[name] = " ".join(f"{type(wrong).__name__}: {wrong}".split())
         except KeyboardInterrupt:
@@ -198,7 +279,7 @@ def _run(known: list[Item], settings: Settings, output: Path) -> tuple[dict[str,
 
 
 def written(folder: Path, item: Item, settings: Settings, found: Reproduction) -> None:
-    """The item's rows as JSON (with its words and charts) and as CSV."""
+    """Write the item's rows as JSON (with its words and charts) and as CSV."""
     import csv
     from io import StringIO
 
@@ -208,7 +289,13 @@ def written(folder: Path, item: Item, settings: Settings, found: Reproduction) -
     lines = StringIO()
     writer = csv.DictWriter(lines, COLUMNS, lineterminator="\n")
     writer.writeheader()
-    writer.writerows({name: "" if value is None else escape_csv_cell(value) for name, value in cells(row).items()} for row in found.rows)
+    writer.writerows(
+        {
+            name: "" if value is None else escape_csv_cell(value)
+            for name, value in cells(row).items()
+        }
+        for row in found.rows
+    )
     write_text(folder / f"{item.name}.json", document(item, settings, found) + "\n")
     write_text(folder / f"{item.name}.csv", lines.getvalue())
 
@@ -218,35 +305,69 @@ def cells(row: Row) -> dict[str, Any]:
 
 
 def document(item: Item, settings: Settings, found: Reproduction) -> str:
-    """One JSON document; what is infinite is null there (and says so in its note)."""
+    """Return one JSON document; infinite values are null (and explained in the note)."""
     import json
     import math
 
     rows = [
-        {name: None if isinstance(value, float) and not math.isfinite(value) else value for name, value in cells(row).items()}
+        {
+            name: None if isinstance(value, float) and not math.isfinite(value) else value
+            for name, value in cells(row).items()
+        }
         for row in found.rows
     ]
     how = {
-        "quick": settings.quick, "runs": settings.runs, "seed": settings.seed, "csv": None if settings.csv is None else str(settings.csv),
-    }  # fmt: skip
-    charts = [{"title": one.title, "caption": one.caption, "specification": one.specification} for one in found.charts]
-    about = {"item": item.name, "paper": item.paper, "label": item.label, "title": item.title, "simulated": item.simulated}
-    return json.dumps({**about, "settings": how, "words": found.words, "rows": rows, "charts": charts}, indent=1)
+        "quick": settings.quick,
+        "runs": settings.runs,
+        "seed": settings.seed,
+        "csv": None if settings.csv is None else str(settings.csv),
+    }
+    charts = [
+        {"title": one.title, "caption": one.caption, "specification": one.specification}
+        for one in found.charts
+    ]
+    about = {
+        "item": item.name,
+        "paper": item.paper,
+        "label": item.label,
+        "title": item.title,
+        "simulated": item.simulated,
+    }
+    return json.dumps(
+        {**about, "settings": how, "words": found.words, "rows": rows, "charts": charts}, indent=1
+    )
 
 
 def rows_table(rows: tuple[Row, ...]) -> TableLayout:
-    """The rows in the terminal; notes stand below it by their number."""
+    """Table of the rows for the terminal; numbered notes follow below it."""
     from metricshuffle.cli.table_layout import Column, Line, TableLayout
     from metricshuffle_papers.pages.reproduction import shown
 
     numbers = ("published", "as published", "ours", "+-", "ratio")
-    columns = (Column(), Column(wraps=True, heads=True), *(Column(name, number=True) for name in numbers), Column("verdict"))
-    colours = {"reproduced": "green", "true": "green", "not reproduced": "yellow", "impossible": "red", "false": "red"}
+    columns = (
+        Column(),
+        Column(wraps=True, heads=True),
+        *(Column(name, number=True) for name in numbers),
+        Column("verdict"),
+    )
+    colours = {
+        "reproduced": "green",
+        "true": "green",
+        "not reproduced": "yellow",
+        "impossible": "red",
+        "false": "red",
+    }
     lines = []
     for index, row in enumerate(rows, 1):
         cells = (
-            f"[{index}]" if row.note else "", row.label, shown(row.published, digits=6), shown(row.as_published), shown(row.ours),
-            shown(row.standard_error, digits=2), shown(row.ratio, digits=3), "" if row.verdict == "ours" else row.verdict,
-        )  # fmt: skip
+            f"[{index}]" if row.note else "",
+            row.label,
+            shown(row.published, digits=6),
+            shown(row.as_published),
+            shown(row.ours),
+            shown(row.standard_error, digits=2),
+            shown(row.ratio, digits=3),
+            "" if row.verdict == "ours" else row.verdict,
+        )
         lines.append(Line(cells, last=colours.get(row.verdict, "")))
     return TableLayout(columns, tuple(lines))

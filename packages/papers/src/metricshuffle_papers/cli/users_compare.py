@@ -1,4 +1,4 @@
-"""`metricshuffle users compare`: when privacy under the earth mover's distance is worth it, and when not."""
+"""`metricshuffle users compare`: when privacy under the earth mover's distance pays off."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ if TYPE_CHECKING:
     from metricshuffle_papers.compare.users import UserComparison
 
 SHAPE = (8, 8, 0.05)
-USERS, LEVELS = 10_000, 3
+USERS = 10_000
+LEVELS = 3
 NEAR = 0.05  # of the diameter: the move that the second rate hides at epsilon, for real users
 
 
@@ -42,22 +43,39 @@ def compare(
     plot: option.Plot = None,
     as_json: Json = False,
 ) -> None:
-    """Errors of every way on the same users, in both models: moves hidden by their distance beside whole users hidden at epsilon.
+    """Compare errors on the same users: moves protected by distance, or whole users at epsilon.
 
-    Items of invented users are drawn from Zipf's law over the places in random order. Real ones (--csv) are in nested squares, drawn
-    around them without --box. Nothing is released.
+    Every method is simulated in both models. Items of invented users are drawn from Zipf's law over
+    the places in random order. Real ones (--csv) are in nested squares, drawn around them without
+    --box. Nothing is released.
     """
     _check(epsilon, delta, runs, seed, rate)
     writable(plot, *([csv] if csv is not None else []), option="--plot")
-    invented: dict[str, Any] = {"users": users, "clusters": clusters, "places": places, "inner": inner}
-    real: dict[str, Any] = {"column": column, "levels": levels, "box": box, "side": side, "unit": unit}
-    foreign = [name for name, value in (real if csv is None else invented).items() if value is not None]
+    invented: dict[str, Any] = {
+        "users": users,
+        "clusters": clusters,
+        "places": places,
+        "inner": inner,
+    }
+    real: dict[str, Any] = {
+        "column": column,
+        "levels": levels,
+        "box": box,
+        "side": side,
+        "unit": unit,
+    }
+    foreign = [
+        name for name, value in (real if csv is None else invented).items() if value is not None
+    ]
     if foreign:
-        raise InputError(f"--{foreign[0]} is for {'real users: give --csv' if csv is None else 'invented users: leave it or --csv out'}.")
+        fitting = (
+            "real users: give --csv" if csv is None else "invented users: leave it or --csv out"
+        )
+        raise InputError(f"--{foreign[0]} is for {fitting}.")
 
     from metricshuffle.cli.console import note, show_progress
     from metricshuffle.cli.extras import require_extras
-    from metricshuffle.cli.query_options import QueryOptions
+    from metricshuffle.planning.query_words import QueryWords
     from metricshuffle_papers.cli.users_real import real_users
     from metricshuffle_papers.cli.users_table import crowd
     from metricshuffle_papers.compare.users import compare_users
@@ -69,17 +87,26 @@ def compare(
     with show_progress("Comparing") as tell:
         if csv is None:
             people, near = _clusters(clusters, places, inner, items)
-            held, many = None, USERS if users is None else users
+            held = None
+            many = USERS if users is None else users
         else:
             tell(f"reading {csv.name}")
             if rate and unit is None and coordinates == "places":
                 raise InputError(
-                    "--rate is for each unit of distance, and places are in metres, which were km in earlier versions: say --unit m or "
+                    "--rate is for each unit of distance, and places are in metres, which "
+                    "were km in earlier versions: say --unit m or "
                     "--unit km."
                 )
-            asked = QueryOptions(levels=LEVELS if levels is None else levels, box=box, side=side, unit=unit, items=items)
+            asked = QueryWords(
+                levels=LEVELS if levels is None else levels,
+                box=box,
+                side=side,
+                unit=unit,
+                items=items,
+            )
             people, held = real_users(csv, user_column, column or [], asked, coordinates, delimiter)
-            near, many = NEAR * people.diameter, len(held)
+            near = NEAR * people.diameter
+            many = len(held)
         compared = [
             compare_users(
                 people,
@@ -106,10 +133,13 @@ def compare(
 
 
 def _rates(given: list[float] | None, epsilon: float, people: People, near: float) -> list[float]:
-    """What was given, or epsilon for a full replacement and epsilon for a move nearby."""
+    """Given rates, or those with cost epsilon for a full replacement and for a move nearby."""
     rates = given or list(dict.fromkeys([epsilon / people.diameter, epsilon / near]))
     if max(rates) * people.diameter > 1000.0:
-        raise InputError(f"--rate {max(rates):g} makes a full replacement cost epsilon {max(rates) * people.diameter:g}; stay below 1000.")
+        raise InputError(
+            f"--rate {max(rates):g} makes a full replacement cost epsilon "
+            f"{max(rates) * people.diameter:g}; stay below 1000."
+        )
     return rates
 
 
@@ -120,7 +150,15 @@ def _show(compared: list[UserComparison], people: People, many: int, *, as_json:
     from metricshuffle_papers.cli.users_table import crowd, heading, stored, table
 
     if as_json:
-        print(json.dumps({"users": many, "in": crowd(people), "comparisons": [stored(comparison) for comparison in compared]}))
+        print(
+            json.dumps(
+                {
+                    "users": many,
+                    "in": crowd(people),
+                    "comparisons": [stored(comparison) for comparison in compared],
+                }
+            )
+        )
         return
     console = screen()
     for comparison in compared:
@@ -133,33 +171,51 @@ def _check(epsilon: float, delta: float, runs: int, seed: int, rates: list[float
     if not 0.0 < epsilon <= 1000.0:
         raise InputError(f"--epsilon must lie in (0, 1000], got {epsilon:g}.")
     if not 0.0 < delta < 1.0:
-        raise InputError(f"--delta must lie strictly between 0 and 1: the Gaussian and the shuffled ways need one, got {delta:g}.")
+        raise InputError(
+            "--delta must lie strictly between 0 and 1: the Gaussian and the shuffled "
+            f"ways need one, got {delta:g}."
+        )
     if runs < 2:
-        raise InputError(f"--runs must be a whole number >= 2 (a standard error needs two), got {runs}.")
+        raise InputError(
+            f"--runs must be a whole number >= 2 (a standard error needs two), got {runs}."
+        )
     if seed < 0:
         raise InputError(f"--seed must be a whole number >= 0, got {seed}.")
     if any(not each > 0.0 for each in rates or ()):
         raise InputError(f"--rate must be greater than 0, got {min(rates or ()):g}.")
 
 
-def _clusters(clusters: int | None, places: int | None, inner: float | None, items: int) -> tuple[People, float]:
+def _clusters(
+    clusters: int | None, places: int | None, inner: float | None, items: int
+) -> tuple[People, float]:
     from metricshuffle.spaces import Clustered, users_of
 
-    shape = tuple(default if given is None else given for given, default in zip((clusters, places, inner), SHAPE, strict=True))
+    shape = tuple(
+        default if given is None else given
+        for given, default in zip((clusters, places, inner), SHAPE, strict=True)
+    )
     metric = Clustered(int(shape[0]), int(shape[1]), shape[2])
     return users_of(metric, items), metric.inner
 
 
-def _published(rate: float, delta: float, users: int, people: People) -> Callable[[Literal["local", "central"]], dict[str, float | None]]:
-    """The printed item rates, which are for diameter 1."""
-    from metricshuffle_papers.earth_mover.privacy_bounds import equation_item_rate, published_item_rate
+def _published(
+    rate: float, delta: float, users: int, people: People
+) -> Callable[[Literal["local", "central"]], dict[str, float | None]]:
+    """Published item rates, which are for diameter 1."""
+    from metricshuffle_papers.earth_mover.privacy_bounds import (
+        equation_item_rate,
+        published_item_rate,
+    )
 
-    across, items = people.diameter, int(people.items or 1)
+    across = people.diameter
+    items = int(people.items or 1)
 
     def rates(model: Literal["local", "central"]) -> dict[str, float | None]:
         theorem = published_item_rate(rate * across, delta, users, items, model)
         try:
-            equation: float | None = equation_item_rate(rate * across, delta, users, items, model).claim
+            equation: float | None = equation_item_rate(
+                rate * across, delta, users, items, model
+            ).claim
         except ConditionError:
             equation = None
         printed = {"Theorem 4.4": theorem, f"Eq. ({6 if model == 'local' else 7})": equation}

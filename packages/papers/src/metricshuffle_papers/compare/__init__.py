@@ -1,1 +1,1 @@
-"""Ways to release users' items side by side."""
+"""Comparison of methods that release users' items."""

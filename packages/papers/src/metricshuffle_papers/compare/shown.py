@@ -1,4 +1,4 @@
-"""Comparisons show themselves as cards in notebooks, like every result."""
+"""Notebook display of comparisons as cards."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from metricshuffle.display import HtmlRepr
 
 
 class ShownComparison(HtmlRepr):
-    """A comparison that notebooks show as a card. It has no fields."""
+    """Base of comparisons that notebooks show as a card. It has no fields."""
 
     def _repr_html_(self) -> str:
         from metricshuffle_papers.pages import cards  # noqa: F401 - it registers the cards

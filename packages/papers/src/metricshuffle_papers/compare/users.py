@@ -1,4 +1,4 @@
-"""When is it worth it: privacy under the earth mover's distance beside ordinary user-level privacy, on the same simulated users."""
+"""Comparison of earth mover's privacy with user-level privacy on the same simulated users."""
 
 from __future__ import annotations
 
@@ -15,7 +15,11 @@ from metricshuffle.display import Brief
 from metricshuffle.errors import ConditionError, InputError, NotCertified
 from metricshuffle.numerics.certified_search import last_certified
 from metricshuffle.numerics.rounding import format_number
-from metricshuffle.planning.candidates.item_calibration import ItemRandomizers, item_calibration, item_randomizers
+from metricshuffle.planning.candidates.item_calibration import (
+    ItemRandomizers,
+    item_calibration,
+    item_randomizers,
+)
 from metricshuffle.privacy.target import Target, checked_users
 from metricshuffle.protocols.item_accounts import rate_of
 from metricshuffle.queries.user_queries import UserHistogram
@@ -36,18 +40,18 @@ from metricshuffle_papers.compare.methods import (
     one_item,
     tree_laplace,
     two_level_laplace,
-)  # fmt: skip
+)
 from metricshuffle_papers.compare.shown import ShownComparison
 
 RUNS = 40
 Floats = NDArray[np.float64]
 PublishedRates = Callable[[Model], dict[str, float | None]]
-"""Item rates as printed, by the name of the formula; they are simulated beside ours, and promise nothing."""
+"""Item rates as printed, by the name of the formula; simulated for comparison, not guaranteed."""
 
 
 @dataclass(frozen=True)
 class ComparedMethod:
-    """One way with its simulated error, in earth mover's distance."""
+    """Method with its simulated error, in earth mover's distance."""
 
     name: str
     model: Model
@@ -59,7 +63,7 @@ class ComparedMethod:
 
 @dataclass(frozen=True)
 class UserComparison(ShownComparison, Brief):
-    """The same users and the same budgets, in both models."""
+    """Comparison on the same users and the same budgets, in both models."""
 
     users: int
     items: int
@@ -71,74 +75,116 @@ class UserComparison(ShownComparison, Brief):
     methods: tuple[ComparedMethod, ...]
     unit: str = ""
     draws: bool = False
-    """Whether real users hold other numbers of items than `items`, so that they draw them for the item-wise ways."""
+    """Whether real users hold other numbers of items than `items`.
+
+    Then they draw `items` of them for the item-wise methods.
+    """
     not_offered: tuple[tuple[str, str], ...] = ()
-    """Ways that could not be calibrated here, and why."""
+    """Methods that could not be calibrated here, with the reason."""
 
     def best(self, model: Model, hides: Hides) -> ComparedMethod:
-        """The least error among those that hide so."""
-        return min((one for one in self.methods if (one.model, one.hides) == (model, hides)), key=lambda one: one.error)
+        """Method with the least error for a model and a kind of privacy."""
+        return min(
+            (one for one in self.methods if (one.model, one.hides) == (model, hides)),
+            key=lambda one: one.error,
+        )
 
     def gain(self, model: Model) -> float:
-        """How many times smaller the error under the earth mover's distance is than that of the best user-level method; < 1 is a loss."""
+        """Factor by which the error is smaller under the earth mover's distance; < 1 is a loss.
+
+        Compared with the best user-level method.
+        """
         return self.best(model, "user").error / self.best(model, "earth mover").error
 
     def sentences(self) -> list[str]:
-        """Who wins, and what was relaxed to win."""
-        found, unit = [f"{name} is not offered: {why}" for name, why in self.not_offered], f" {self.unit}" if self.unit else ""
+        """Sentences with the winner and what was relaxed."""
+        found = [f"{name} is not offered: {why}" for name, why in self.not_offered]
+        unit = f" {self.unit}" if self.unit else ""
         for model in ("central", "local"):
             if not any(one.model == model for one in self.methods):
                 continue
-            ours, theirs, gain = self.best(model, "earth mover"), self.best(model, "user"), self.gain(model)
+            ours = self.best(model, "earth mover")
+            theirs = self.best(model, "user")
+            gain = self.gain(model)
             verdict = (
-                f"{format_number(round(gain, 2))} times smaller" if gain >= 1.0 else f"{format_number(round(1.0 / gain, 2))} times larger"
+                f"{format_number(round(gain, 2))} times smaller"
+                if gain >= 1.0
+                else f"{format_number(round(1.0 / gain, 2))} times larger"
             )
             found.append(
-                f"{model}: {ours.name} is off by {format_number(ours.error)}{unit} in earth mover's distance, {verdict} than the "
+                f"{model}: {ours.name} is off by {format_number(ours.error)}{unit} in "
+                f"earth mover's distance, {verdict} than the "
                 "best user-level "
                 f"method ({theirs.name}, {format_number(theirs.error)}{unit})."
             )
         if self.draws and any(one.name == "item-wise" for one in self.methods):
             found.append(
-                f"Users hold different numbers of items: item-wise, each draws {self.items:,} of hers with replacement, and what is hidden "
-                "at this rate are moves of what she drew; plan with samples=... for a promise about what she holds."
+                "Users hold different numbers of items: item-wise, each draws "
+                f"{self.items:,} of hers with replacement, and what is hidden "
+                "at this rate are moves of what she drew; plan with draw=... for a "
+                "promise about what she holds."
             )
         whole = self.rate * self.diameter
         if whole <= self.epsilon * (1.0 + 1e-9):
             return [
                 *found,
-                "Nothing was relaxed: replacing all of a user's items costs no more than under user-level privacy, small moves less.",
+                "Nothing was relaxed: replacing all of a user's items costs no more than "
+                "under user-level privacy, small moves less.",
             ]
         return [
             *found,
-            f"What was relaxed: replacing all of a user's items costs epsilon {format_number(whole)} instead of "
+            "What was relaxed: replacing all of a user's items costs epsilon "
+            f"{format_number(whole)} instead of "
             f"{format_number(self.epsilon)}; "
-            f"only moves of up to {format_number(self.epsilon / self.rate)}{unit} of earth mover's distance are hidden at "
+            f"only moves of up to {format_number(self.epsilon / self.rate)}{unit} of earth "
+            "mover's distance are hidden at "
             f"{format_number(self.epsilon)}.",
         ]
 
 
 def compare_users(
-    people: Users, users: int, *, epsilon: float, rate: float, delta: float, runs: int = RUNS, seed: int = 0, shares: Any = None,
-    held: Any = None, models: Sequence[Model] = ("central", "local"), published: PublishedRates | None = None,
-    with_items: bool = True, progress: Callable[[str], None] | None = None,
-) -> UserComparison:  # fmt: skip
-    """Simulate every way in these `models`. Items are drawn from `shares` (Zipf's law in random order by default) or `held` by real users.
+    people: Users,
+    users: int,
+    *,
+    epsilon: float,
+    rate: float,
+    delta: float,
+    runs: int = RUNS,
+    seed: int = 0,
+    shares: Any = None,
+    held: Any = None,
+    models: Sequence[Model] = ("central", "local"),
+    published: PublishedRates | None = None,
+    with_items: bool = True,
+    progress: Callable[[str], None] | None = None,
+) -> UserComparison:
+    """Simulate every method in these `models`.
 
-    `epsilon` is that of ordinary user-level privacy (any replacement), `rate` that of the earth mover's distance, per unit.
-    `held` needs a space of bounded users, `items` of which each of them draws for the item-wise ways, whose promise is then about the
-    items drawn. Not `with_items`: without the item-wise ways, which take longest to calibrate (where there is a tree).
+    Items are drawn from `shares` (Zipf's law in random order by default) or `held` by real users.
+    `epsilon` is that of ordinary user-level privacy (any replacement), `rate` that of the earth
+    mover's distance, per unit. `held` needs a space of bounded users, `items` of which each of them
+    draws for the item-wise methods, whose guarantee is then about the items drawn.
+    `with_items=False` leaves out the item-wise methods, which take longest to calibrate (where
+    there is a tree).
     """
     users, tell = checked_users(users if held is None else len(held)), progress or (lambda _: None)
     if people.items is None:
-        raise InputError("a comparison needs a number of items, the same for everybody: users_of(space, items=...).")
+        raise InputError(
+            "a comparison needs a number of items, the same for everybody: users_of(space, "
+            "items=...)."
+        )
     if isinstance(runs, bool) or not isinstance(runs, int) or runs < 2:
-        raise InputError(f"runs must be a whole number >= 2 (a standard error needs two), got {runs!r}.")
-    UserHistogram(people)  # refuses too many points
+        raise InputError(
+            f"runs must be a whole number >= 2 (a standard error needs two), got {runs!r}."
+        )
+    UserHistogram(people)  # raises InputError for too many points
     target = Target(epsilon=rate * people.diameter, delta=delta, distance=people.diameter)
     base = Target(epsilon=epsilon, delta=delta, distance=people.diameter)
     if not 0.0 < delta < 1.0:
-        raise InputError(f"delta must lie strictly between 0 and 1: the Gaussian and shuffled ways need one, got {delta!r}.")
+        raise InputError(
+            "delta must lie strictly between 0 and 1: the Gaussian and shuffled ways need "
+            f"one, got {delta!r}."
+        )
     ways: list[Method] = []
     missing: list[tuple[str, str]] = []
     make = item_randomizers(people)
@@ -166,20 +212,51 @@ def compare_users(
             found.append(distance_of(people, way.estimate(crowd, generator), crowd.truth))
     rows = tuple(
         ComparedMethod(
-            way.name, way.model, way.hides, float(np.mean(found)), float(np.std(found, ddof=1) / math.sqrt(runs)), way.strength
+            way.name,
+            way.model,
+            way.hides,
+            float(np.mean(found)),
+            float(np.std(found, ddof=1) / math.sqrt(runs)),
+            way.strength,
         )
         for way, found in zip(ways, errors, strict=True)
-    )  # fmt: skip
-    return UserComparison(users, people.items, epsilon, rate, delta, people.diameter, runs, rows, people.unit, draws, tuple(missing))
+    )
+    return UserComparison(
+        users,
+        people.items,
+        epsilon,
+        rate,
+        delta,
+        people.diameter,
+        runs,
+        rows,
+        people.unit,
+        draws,
+        tuple(missing),
+    )
 
 
-def _user_level(people: Users, model: Model, users: int, epsilon: float, delta: float) -> list[Method]:
-    """Ordinary privacy of a whole user, each with its correct constant."""
-    levels = [level_laplace(people, model, users, epsilon)] if isinstance(people.items_in.metric, NestedSquares) else []
+def _user_level(
+    people: Users, model: Model, users: int, epsilon: float, delta: float
+) -> list[Method]:
+    """Methods with ordinary privacy of a whole user, each with its correct constant."""
+    levels = (
+        [level_laplace(people, model, users, epsilon)]
+        if isinstance(people.items_in.metric, NestedSquares)
+        else []
+    )
     if model == "central":
-        found = [*levels, laplace_histogram(users, epsilon), gaussian_histogram(users, epsilon, delta)]
+        found = [
+            *levels,
+            laplace_histogram(users, epsilon),
+            gaussian_histogram(users, epsilon, delta),
+        ]
         metric = people.items_in.metric
-        return [*found, two_level_laplace(metric, users, epsilon)] if isinstance(metric, Clustered) and metric.inner < 1.0 else found
+        return (
+            [*found, two_level_laplace(metric, users, epsilon)]
+            if isinstance(metric, Clustered) and metric.inner < 1.0
+            else found
+        )
     found = [
         *levels,
         one_item("Hadamard response", HadamardResponse(people.size, epsilon), epsilon),
@@ -187,25 +264,49 @@ def _user_level(people: Users, model: Model, users: int, epsilon: float, delta: 
         laplace_reports(epsilon),
     ]
     each = composed_epsilon(int(people.items or 1), epsilon, delta)
-    return [*found, item_wise("randomized response, every item", people, "local", "user", KaryRandomizedResponse(people.size, each), each)]
+    return [
+        *found,
+        item_wise(
+            "randomized response, every item",
+            people,
+            "local",
+            "user",
+            KaryRandomizedResponse(people.size, each),
+            each,
+        ),
+    ]
 
 
 def composed_epsilon(items: int, epsilon: float, delta: float) -> float:
-    """The largest epsilon of each of `items` reports that together keep (epsilon, delta), certified (exact composition)."""
+    """Largest certified epsilon of each of `items` reports that together are (epsilon, delta).
+
+    By exact composition.
+    """
     simple = epsilon / items
     return last_certified(
-        lambda one: ComposedResponses(one, items).covers_at(epsilon, delta, 1.0), epsilon, simple * (1.0 - 1e-12), relative=1e-6
+        lambda one: ComposedResponses(one, items).covers_at(epsilon, delta, 1.0),
+        epsilon,
+        simple * (1.0 - 1e-12),
+        relative=1e-6,
     )
 
 
 def _earth_mover(
-    target: Target, users: int, people: Users, model: Model, make: ItemRandomizers, with_items: bool, missing: list[tuple[str, str]]
+    target: Target,
+    users: int,
+    people: Users,
+    model: Model,
+    make: ItemRandomizers,
+    with_items: bool,
+    missing: list[tuple[str, str]],
 ) -> list[Method]:
     found = [tree_laplace(people, model, users, rate_of(target))] if people.tree is not None else []
     if found and not with_items:
         return found
     try:
-        strength, _, randomizer = item_calibration(people, target, users, int(people.items or 1), make, together=model == "central")
+        strength, _, randomizer = item_calibration(
+            people, target, users, int(people.items or 1), make, together=model == "central"
+        )
     except (NotCertified, ConditionError) as wrong:
         if not found:
             raise

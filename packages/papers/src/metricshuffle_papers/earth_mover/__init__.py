@@ -1,1 +1,1 @@
-"""The paper "Metric Differential Privacy at the User-Level via the Earth Mover's Distance" (Imola24): users with many items."""
+"""Imola24: "Metric Differential Privacy at the User-Level via the Earth Mover's Distance"."""

@@ -1,1 +1,1 @@
-"""The supplement of a paper on metric differential privacy in the shuffle model (WitchHat): metric amplification."""
+"""WitchHat: the supplement of a paper on metric differential privacy in the shuffle model."""

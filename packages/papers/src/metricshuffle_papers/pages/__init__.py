@@ -1,1 +1,1 @@
-"""Pages of the papers' commands, and the cards of comparisons."""
+"""Pages of the papers' commands, and notebook cards of comparisons."""

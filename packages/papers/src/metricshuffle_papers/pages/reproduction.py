@@ -31,11 +31,11 @@ MARKS = {
     "false": "\N{MULTIPLICATION SIGN}",
     "ours": "\N{MIDDLE DOT}",
 }
-"""Beside the words, so that verdicts are told apart without their colours (report/templates/style.css), too."""
+"""Symbols next to the words, so that verdicts differ without colours (templates/style.css)."""
 BAD = ("impossible", "false", "not reproduced")
-"""The worst comes first."""
+"""Verdicts from the worst on."""
 NUMBERS = ("published", "as published formula", "ours", "ratio")
-# More rows than that have nothing to be compared with, and are folded away.
+# More rows without anything to compare with are folded away.
 FEW = 8
 
 
@@ -45,7 +45,7 @@ class ShownVerdict:
 
     @property
     def kind(self) -> str:
-        """Its class in the style sheet."""
+        """Class in the style sheet."""
         return self.words.replace(" ", "-")
 
     @property
@@ -55,7 +55,7 @@ class ShownVerdict:
 
 @dataclass(frozen=True)
 class Count:
-    """How many rows have a verdict, and what it says."""
+    """Number of rows with a verdict, and its meaning."""
 
     rows: int
     verdict: ShownVerdict
@@ -85,7 +85,7 @@ class HeadCell:
 
 @dataclass(frozen=True)
 class Comparison:
-    """A table of the published numbers beside ours; columns that would be empty are left out."""
+    """Table of the published numbers and ours; empty columns are left out."""
 
     head: tuple[HeadCell, ...]
     rows: tuple[ShownRow, ...]
@@ -93,7 +93,7 @@ class Comparison:
 
 @dataclass(frozen=True)
 class ShownItem:
-    """An item with what was found, or why nothing was."""
+    """Item with its result, or the reason why there is none."""
 
     name: str
     label: str
@@ -119,9 +119,16 @@ class ShownPaper:
     items: tuple[ShownItem, ...]
 
 
-def page(items: Sequence[Item], reproductions: Mapping[str, Reproduction], failed: Mapping[str, str], settings: Settings) -> str:
-    """The whole page; items that failed or were not reached say so in their place."""
-    rows_with: Counter[str] = Counter(row.verdict for reproduction in reproductions.values() for row in reproduction.rows)
+def page(
+    items: Sequence[Item],
+    reproductions: Mapping[str, Reproduction],
+    failed: Mapping[str, str],
+    settings: Settings,
+) -> str:
+    """Return the whole page; items that failed or were not reached are marked."""
+    rows_with: Counter[str] = Counter(
+        row.verdict for reproduction in reproductions.values() for row in reproduction.rows
+    )
     how = "fewer runs and sizes (--quick)" if settings.quick else "all runs and sizes"
     if settings.runs is not None:
         how = f"{how}, {settings.runs:,} runs a simulation"
@@ -129,7 +136,9 @@ def page(items: Sequence[Item], reproductions: Mapping[str, Reproduction], faile
     def shown_item(item: Item) -> ShownItem:
         if item.name in reproductions:
             return _shown_item(item, reproductions[item.name])
-        return ShownItem(item.name, item.label, item.title, missing_because=failed.get(item.name, "not reached"))
+        return ShownItem(
+            item.name, item.label, item.title, missing_because=failed.get(item.name, "not reached")
+        )
 
     papers = [
         ShownPaper(
@@ -146,7 +155,11 @@ def page(items: Sequence[Item], reproductions: Mapping[str, Reproduction], faile
         "reproduction.html.jinja",
         how=how,
         seed=settings.seed,
-        counts=[Count(rows_with[name], ShownVerdict(name), meaning) for name, meaning in MEANINGS.items() if rows_with[name]],
+        counts=[
+            Count(rows_with[name], ShownVerdict(name), meaning)
+            for name, meaning in MEANINGS.items()
+            if rows_with[name]
+        ],
         failed=failed,
         not_reached=len(items) - len(reproductions) - len(failed),
         rule=RULE,
@@ -155,7 +168,7 @@ def page(items: Sequence[Item], reproductions: Mapping[str, Reproduction], faile
 
 
 def shown(value: float | None, *, digits: int = 4) -> str:
-    """A number for a table."""
+    """Format a number for a table."""
     if value is None:
         return ""
     rounded = float(f"{value:.{digits}g}")
@@ -163,7 +176,7 @@ def shown(value: float | None, *, digits: int = 4) -> str:
 
 
 def _short(paper: str) -> str:
-    """A paper as people call it: Wang 2024."""
+    """Short name of a paper: Wang 2024."""
     years = re.findall(r"\b(?:19|20)\d{2}\b", PAPERS[paper])
     return " ".join((paper.rstrip("0123456789"), *years[-1:]))
 
@@ -176,7 +189,10 @@ def _shown_item(item: Item, reproduction: Reproduction) -> ShownItem:
         title=item.title,
         words=reproduction.words,
         figures=tuple(
-            Figure(drawing(chart.specification, f"{item.name}-{index}", chart.title, chart.caption), chart.caption)
+            Figure(
+                drawing(chart.specification, f"{item.name}-{index}", chart.title, chart.caption),
+                chart.caption,
+            )
             for index, chart in enumerate(reproduction.charts)
         ),
         judged=_comparison([row for row in reproduction.rows if row.verdict != "ours"]),
@@ -189,7 +205,11 @@ def _comparison(rows: Sequence[Row]) -> Comparison | None:
     if not rows:
         return None
     numbers = [_numbers(row) for row in rows]
-    used = [column for column, cells in enumerate(zip(*numbers, strict=True)) if any(cell.text for cell in cells)]
+    used = [
+        column
+        for column, cells in enumerate(zip(*numbers, strict=True))
+        if any(cell.text for cell in cells)
+    ]
     head = (
         HeadCell(""),
         *(HeadCell(NUMBERS[column], numeric=True) for column in used),
@@ -197,14 +217,21 @@ def _comparison(rows: Sequence[Row]) -> Comparison | None:
         HeadCell("why"),
     )
     body = tuple(
-        ShownRow(row.label, tuple(cells[column] for column in used), ShownVerdict(row.verdict), row.note)
+        ShownRow(
+            row.label, tuple(cells[column] for column in used), ShownVerdict(row.verdict), row.note
+        )
         for row, cells in zip(rows, numbers, strict=True)
     )
     return Comparison(head, body)
 
 
 def _numbers(row: Row) -> tuple[ShownNumber, ...]:
-    """In the order of NUMBERS."""
-    texts = (shown(row.published, digits=6), shown(row.as_published), shown(row.ours), shown(row.ratio, digits=3))
+    """Numbers of a row, in the order of NUMBERS."""
+    texts = (
+        shown(row.published, digits=6),
+        shown(row.as_published),
+        shown(row.ours),
+        shown(row.ratio, digits=3),
+    )
     errors = ("", "", shown(row.standard_error, digits=2), "")
     return tuple(ShownNumber(*cell) for cell in zip(NUMBERS, texts, errors, strict=True))

@@ -1,4 +1,7 @@
-"""The page of `users compare --plot`: the error of every way as a dot on a logarithmic axis, for each model and rate."""
+"""Page of `users compare --plot`: the error of every method, for each model and rate.
+
+Errors are dots on a logarithmic axis.
+"""
 
 from __future__ import annotations
 
@@ -6,8 +9,19 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from metricshuffle.numerics.rounding import format_number
-from metricshuffle.report.charts.vega import BLUE, INK, MUTED, VERMILLION, Spec, drawing, log_scale, number_format, powers, ticks
-from metricshuffle.report.components import Figure, Key, Shape, Table
+from metricshuffle.report.charts.vega import (
+    BLUE,
+    INK,
+    MUTED,
+    VERMILLION,
+    Spec,
+    drawing,
+    log_scale,
+    number_format,
+    powers,
+    ticks,
+)
+from metricshuffle.report.components import Figure, Key, Shape, TextTable
 from metricshuffle.report.template_engine import rendered_from
 from metricshuffle_papers.compare.users import ComparedMethod, UserComparison
 
@@ -18,25 +32,30 @@ WORDS = {
     "earth mover": "moves hidden in proportion to their distance",
     "published": "published item rate, not certified",
 }
-HEADS = {"central": "Central: a curator or a shuffler is trusted", "local": "Local: nobody is trusted"}
-ROW_HEIGHT, NARROW_ROW_HEIGHT = 26, 42
-WIDTH, NARROW = 560, 280
+HEADS = {
+    "central": "Central: a curator or a shuffler is trusted",
+    "local": "Local: nobody is trusted",
+}
+ROW_HEIGHT = 26
+NARROW_ROW_HEIGHT = 42
+WIDTH = 560
+NARROW = 280
 Reach = tuple[float, float]
 
 
 @dataclass(frozen=True)
 class Section:
-    """The comparison at one rate."""
+    """Comparison at one rate."""
 
     name: str
     title: str
     sentences: tuple[str, ...]
     figure: Figure
-    numbers: Table
+    numbers: TextTable
 
 
 def page(comparisons: Sequence[UserComparison], people: str, unit: str) -> str:
-    """One HTML document without any link: a chart and a table for each rate."""
+    """Return one self-contained HTML document: a chart and a table for each rate."""
     reach = _reach(method for comparison in comparisons for method in comparison.methods)
     first = comparisons[0]
     return rendered_from(
@@ -46,7 +65,10 @@ def page(comparisons: Sequence[UserComparison], people: str, unit: str) -> str:
         people=people,
         runs=first.runs,
         epsilon=format_number(first.epsilon),
-        sections=[_section(f"rate-{index}", comparison, unit, reach) for index, comparison in enumerate(comparisons)],
+        sections=[
+            _section(f"rate-{index}", comparison, unit, reach)
+            for index, comparison in enumerate(comparisons)
+        ],
     )
 
 
@@ -55,7 +77,7 @@ def sentence_case(sentence: str) -> str:
 
 
 def key(kind: str, words: str) -> Key:
-    """A line of the legend: how ways of that kind are drawn."""
+    """Legend entry of a kind of method."""
     return Key(words, COLOURS[kind], shape=SHAPES[kind])
 
 
@@ -64,9 +86,11 @@ def _hidden(kind: str, comparison: UserComparison) -> str:
 
 
 def _reach(methods: Iterable[ComparedMethod]) -> Reach:
-    """Both ends of an axis for all the errors."""
+    """Range of an axis for all the errors."""
     errors = [(method.error, method.standard_error) for method in methods]
-    return 0.6 * min(error for error, _ in errors), 1.15 * max(error + 2.0 * spread for error, spread in errors)
+    return 0.6 * min(error for error, _ in errors), 1.15 * max(
+        error + 2.0 * spread for error, spread in errors
+    )
 
 
 def _in_brackets(unit: str) -> str:
@@ -93,7 +117,8 @@ def _section(name: str, comparison: UserComparison, unit: str, reach: Reach) -> 
                 " ".join(sentences),
                 narrow=errors_chart(comparison, unit, reach, narrow=True),
             ),
-            "Mean error, with two standard errors to either side. The axis is logarithmic: each step to the right is ten times the error."
+            "Mean error, with two standard errors to either side. The axis is logarithmic: "
+            "each step to the right is ten times the error."
             if len(powers(*reach)) > 1
             else "Mean error, with two standard errors to either side. The axis is logarithmic.",
             [key(kind, _hidden(kind, comparison)) for kind in kinds],
@@ -102,7 +127,7 @@ def _section(name: str, comparison: UserComparison, unit: str, reach: Reach) -> 
     )
 
 
-def _table(comparison: UserComparison, unit: str) -> Table:
+def _table(comparison: UserComparison, unit: str) -> TextTable:
     rows = [
         (
             method.model,
@@ -114,26 +139,40 @@ def _table(comparison: UserComparison, unit: str) -> Table:
         )
         for method in comparison.methods
     ]
-    head = ("model", "way", "what is hidden", f"error{_in_brackets(unit)}", "standard error", "noise or item rate")
-    return Table(head, rows, numeric=(3, 4, 5))
+    head = (
+        "model",
+        "way",
+        "what is hidden",
+        f"error{_in_brackets(unit)}",
+        "standard error",
+        "noise or item rate",
+    )
+    return TextTable(head, rows, numeric=(3, 4, 5))
 
 
-def errors_chart(comparison: UserComparison, unit: str, reach: Reach | None = None, *, narrow: bool = False) -> Spec:
-    """A dot for each way, the central model above the local one. On a logarithmic axis a bar would have no length that means anything.
+def errors_chart(
+    comparison: UserComparison, unit: str, reach: Reach | None = None, *, narrow: bool = False
+) -> Spec:
+    """Dot chart of the methods' errors, the central model above the local one.
 
-    `narrow`: for telephones, with the name of each way above its dot.
+    On a logarithmic axis the length of a bar would be meaningless. `narrow`: for phones, with the
+    name of each method above its dot.
     """
     ends = _reach(comparison.methods) if reach is None else reach
     panels = []
     for model, head in HEADS.items():
         methods = [method for method in comparison.methods if method.model == model]
         if methods:
-            axis = f"error in earth mover's distance{_in_brackets(unit)}" if model == "local" else None
+            axis = (
+                f"error in earth mover's distance{_in_brackets(unit)}" if model == "local" else None
+            )
             panels.append(_rows_of_dots(methods, head, axis, ends, narrow=narrow))
     return {"vconcat": panels, "spacing": 26}
 
 
-def _rows_of_dots(methods: list[ComparedMethod], title: str, axis: str | None, reach: Reach, *, narrow: bool) -> Spec:
+def _rows_of_dots(
+    methods: list[ComparedMethod], title: str, axis: str | None, reach: Reach, *, narrow: bool
+) -> Spec:
     low, high = reach
     values = [
         {
@@ -156,19 +195,42 @@ def _rows_of_dots(methods: list[ComparedMethod], title: str, axis: str | None, r
         "axis": {"values": shown, "format": number_format(low), "orient": "bottom"},
     }
     labels: Spec = {"labelLimit": 260, "labelColor": INK, "grid": True, "minExtent": 220}
-    rows: Spec = {"field": "way", "type": "nominal", "sort": None, "title": None, "axis": None if narrow else labels}
+    rows: Spec = {
+        "field": "way",
+        "type": "nominal",
+        "sort": None,
+        "title": None,
+        "axis": None if narrow else labels,
+    }
     down = 8 if narrow else 0
     colour: Spec = {"field": "colour", "type": "nominal", "scale": None}
     spread: Spec = {
         "mark": {"type": "rule", "strokeWidth": 2.5, "opacity": 0.55, "yOffset": down},
-        "encoding": {"x": {**across, "field": "from"}, "x2": {"field": "to"}, "y": rows, "color": colour},
+        "encoding": {
+            "x": {**across, "field": "from"},
+            "x2": {"field": "to"},
+            "y": rows,
+            "color": colour,
+        },
     }
     dot: Spec = {
         "mark": {"type": "point", "filled": True, "size": 90, "opacity": 1, "yOffset": down},
-        "encoding": {"x": across, "y": rows, "color": colour, "shape": {"field": "shape", "type": "nominal", "scale": None}},
+        "encoding": {
+            "x": across,
+            "y": rows,
+            "color": colour,
+            "shape": {"field": "shape", "type": "nominal", "scale": None},
+        },
     }
     label: Spec = {
-        "mark": {"type": "text", "align": "left", "dx": 9, "dy": down, "color": INK, "fontSize": 12},
+        "mark": {
+            "type": "text",
+            "align": "left",
+            "dx": 9,
+            "dy": down,
+            "color": INK,
+            "fontSize": 12,
+        },
         "encoding": {"x": {**across, "field": "to"}, "y": rows, "text": {"field": "label"}},
     }
     name: Spec = {

@@ -1,1 +1,1 @@
-"""The paper "Privacy Amplification via Shuffling: Unified, Simplified, and Tightened" (Wang24): the variation ratio."""
+"""Wang24: "Privacy Amplification via Shuffling: Unified, Simplified, and Tightened"."""

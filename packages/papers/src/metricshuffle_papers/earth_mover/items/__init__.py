@@ -1,1 +1,1 @@
-"""What `reproduce` shows of the earth mover's paper: each module has its ITEMS, and no numerics of its own."""
+"""Items of `reproduce` for the earth mover's paper; modules define ITEMS and no numerics."""

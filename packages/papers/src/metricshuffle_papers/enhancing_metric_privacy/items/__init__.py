@@ -1,1 +1,4 @@
-"""What `reproduce` shows of Athanasiou25: each module has its ITEMS; figures that differ in parameters only are rows of a table."""
+"""Items of `reproduce` for Athanasiou25; each module defines ITEMS.
+
+Figures that differ in parameters only are rows of a table.
+"""

@@ -1,4 +1,7 @@
-"""Figures 5 and 23 to 29 of Athanasiou25: errors of the centroid of people in a square of 100 km against users, a row a figure."""
+"""Figures 5 and 23 to 29 of Athanasiou25: errors of a centroid in a square of 100 km.
+
+Against the number of users, one row per figure.
+"""
 
 from __future__ import annotations
 
@@ -9,18 +12,40 @@ import numpy as np
 
 from metricshuffle.randomness import Randomness
 from metricshuffle_papers.enhancing_metric_privacy.location import DELTA, Location, cells_of, places
-from metricshuffle_papers.enhancing_metric_privacy.mechanisms import PROTOCOLS, Floats, Mechanism, fewest_users
-from metricshuffle_papers.enhancing_metric_privacy.simulated_figures import Measure, Point, Remarks, reproduced
-from metricshuffle_papers.reproduction import Item, Reproduction, Row, Settings, judged, published_value
+from metricshuffle_papers.enhancing_metric_privacy.mechanisms import (
+    PROTOCOLS,
+    Floats,
+    Mechanism,
+    fewest_users,
+)
+from metricshuffle_papers.enhancing_metric_privacy.simulated_figures import (
+    Measure,
+    Point,
+    Remarks,
+    reproduced,
+)
+from metricshuffle_papers.reproduction import (
+    Item,
+    Reproduction,
+    Row,
+    Settings,
+    judged,
+    published_value,
+)
 
-QUICK_USERS, USERS = (1000, 2000, 4000), (1000, 2000, 3000, 4000)
+QUICK_USERS = (1000, 2000, 4000)
+USERS = (1000, 2000, 3000, 4000)
 TEXT_WHERE = Location(0.15, 1000, 600)
-"""Of Figure 5, about which the text names a number of users."""
+"""Setting of Figure 5, for which the text names a number of users."""
 
 
 @dataclass(frozen=True)
 class LocationFigure:
-    """One figure; `dispersed` leaves out those who live near the middle, `remarks` compares with what the text says about it."""
+    """One figure.
+
+    `dispersed` leaves out people who live near the middle, `remarks` compares with the text about
+    it.
+    """
 
     number: int
     where: Location
@@ -31,33 +56,59 @@ class LocationFigure:
 
     def item(self) -> Item:
         kind = ", dispersed" if self.dispersed else ""
-        promise = f"epsilon {self.where.epsilon:g} at {self.where.radius:g} m, {self.where.squares} squares"
-        title, label = f"{self.measure} of a centroid{kind}: {promise}", f"Figure {self.number}"
-        return Item(f"shuffler-figure-{self.number}", "Athanasiou25", label, title, self.run, simulated=True, places=True)
+        promise = (
+            f"epsilon {self.where.epsilon:g} at {self.where.radius:g} m, {self.where.squares} "
+            "squares"
+        )
+        title = f"{self.measure} of a centroid{kind}: {promise}"
+        label = f"Figure {self.number}"
+        return Item(
+            f"shuffler-figure-{self.number}",
+            "Athanasiou25",
+            label,
+            title,
+            self.run,
+            simulated=True,
+            places=True,
+        )
 
     def run(self, settings: Settings) -> Reproduction:
         points, source = self.points(settings)
         how = (
-            f"up to {self.where.radius:g} m: epsilon {self.where.epsilon:g} at that distance, delta {DELTA:g}, {self.where.squares} x "
-            f"{self.where.squares} squares of {self.where.cell:.4g} m. Reports are made for {source}; the paper's addresses are not "
+            f"up to {self.where.radius:g} m: epsilon {self.where.epsilon:g} at that "
+            f"distance, delta {DELTA:g}, {self.where.squares} x "
+            f"{self.where.squares} squares of {self.where.cell:.4g} m. Reports are made "
+            f"for {source}; the paper's addresses are not "
             "available, and additive noise errs alike wherever people live."
         )
-        return reproduced(points, self.measure, "centroid", how, self.remarks(), boxes=self.boxes, metres=True)
+        return reproduced(
+            points, self.measure, "centroid", how, self.remarks(), boxes=self.boxes, metres=True
+        )
 
     def points(self, settings: Settings) -> tuple[list[Point], str]:
-        """The points, and a sentence about where the people come from."""
-        source = Randomness.seeded(f"{self.measure}, {self.where}, {self.dispersed}: {settings.seed}")
-        runs, town = settings.runs_or(60, 1_000), places(settings.csv)
+        """Return the points and a sentence about the source of the people."""
+        source = Randomness.seeded(
+            f"{self.measure}, {self.where}, {self.dispersed}: {settings.seed}"
+        )
+        runs = settings.runs_or(60, 1_000)
+        town = places(settings.csv)
         town = town.dispersed() if self.dispersed else town
         points = []
         for users in QUICK_USERS if settings.quick else USERS:
             settings.progress(f"{users} users")
-            cells, scale = cells_of(town.people(users, source), self.where.squares), self.where.cell / users
-            published, needed = self.where.as_published(users), self.where.as_needed(users)
+            cells = cells_of(town.people(users, source), self.where.squares)
+            scale = self.where.cell / users
+            published = self.where.as_published(users)
+            needed = self.where.as_needed(users)
             for mechanism in PROTOCOLS:
-                given, used = published[mechanism], needed[mechanism]
+                given = published[mechanism]
+                used = needed[mechanism]
                 expected = None if given is None else _expected(given, users, self.measure) * scale
-                errors = None if used is None else _sizes(used.errors_on(cells, runs, source), self.measure) * scale
+                errors = (
+                    None
+                    if used is None
+                    else _sizes(used.errors_on(cells, runs, source), self.measure) * scale
+                )
                 points.append(Point(users, mechanism, expected, errors))
         return points, town.source
 
@@ -65,21 +116,37 @@ class LocationFigure:
 def _expected(one: Mechanism, users: int, measure: Measure) -> float:
     """Expected error of both totals."""
     return (
-        one.mean_error(users) if measure == "Euclidean error" else sum(Mechanism(one.name, (axis,)).mean_error(users) for axis in one.axes)
+        one.mean_error(users)
+        if measure == "Euclidean error"
+        else sum(Mechanism(one.name, (axis,)).mean_error(users) for axis in one.axes)
     )
 
 
 def _sizes(errors: Floats, measure: Measure) -> Floats:
-    return np.asarray(np.hypot(*errors.T) if measure == "Euclidean error" else np.abs(errors).sum(axis=1))
+    return np.asarray(
+        np.hypot(*errors.T) if measure == "Euclidean error" else np.abs(errors).sum(axis=1)
+    )
 
 
 def text_on_figure_5() -> Remarks:
-    """From how many users on RR-Shuffle exists."""
+    """Compare the number of users from which RR-Shuffle exists."""
     name = "fewest users of RR-Shuffle, epsilon=0.15"
     published = published_value("enhancing_metric_privacy", "Section 6.3, Figure 5", name)
     fewest = fewest_users(TEXT_WHERE.share, 0.5 * DELTA)
-    row = Row(name, published, float(fewest), verdict=judged(published, fewest), note="Theorem 3.1 with half of delta on each axis")
-    return Remarks((f"The text says that RR-Shuffle needs {published:g} users here; by its own theorem it needs {fewest:,}.",), (row,))
+    row = Row(
+        name,
+        published,
+        float(fewest),
+        verdict=judged(published, fewest),
+        note="Theorem 3.1 with half of delta on each axis",
+    )
+    return Remarks(
+        (
+            f"The text says that RR-Shuffle needs {published:g} users here; by its own "
+            f"theorem it needs {fewest:,}.",
+        ),
+        (row,),
+    )
 
 
 FIGURES = (

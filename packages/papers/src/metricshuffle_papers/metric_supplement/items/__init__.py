@@ -1,1 +1,1 @@
-"""What `reproduce` shows of the supplement: each module has its ITEMS, and no numerics of its own."""
+"""Items of `reproduce` for the supplement; modules define ITEMS and no numerics."""

@@ -1,4 +1,4 @@
-"""Figure 13 of the supplement: upper and lower bounds against how far the others may be."""
+"""Figure 13 of the supplement: bounds against the distance of the other values."""
 
 from __future__ import annotations
 
@@ -12,10 +12,28 @@ from metricshuffle.accounting.shuffling.closed_form_bounds import corollary_2
 from metricshuffle.amplification.lower_bound import DataSetLower
 from metricshuffle.amplification.padded_exponential_lower import pem_laws
 from metricshuffle.errors import ConditionError
-from metricshuffle.report.charts.axis_charts import BLUE, DASHED, DOTTED, GREEN, PURPLE, VERMILLION, Axis, Curve, Spec, curves
+from metricshuffle.report.charts.axis_charts import (
+    BLUE,
+    DASHED,
+    DOTTED,
+    GREEN,
+    PURPLE,
+    VERMILLION,
+    Axis,
+    Curve,
+    Spec,
+    curves,
+)
 from metricshuffle_papers.charts import grid
 from metricshuffle_papers.metric_supplement.formulas import theorem_1_epsilon
-from metricshuffle_papers.reproduction import Chart, Item, Reproduction, Row, Settings, published_value
+from metricshuffle_papers.reproduction import (
+    Chart,
+    Item,
+    Reproduction,
+    Row,
+    Settings,
+    published_value,
+)
 from metricshuffle_papers.upper_verdict import upper_row
 
 FIGURE = "Figure 13"
@@ -25,7 +43,10 @@ USERS = ("users, first", "users, second")
 
 @dataclass(frozen=True)
 class Place:
-    """One point of the figure: c lies beyond b, as the caption says, so that D(a,c) = D(b,c) + D(a,b) is the largest distance."""
+    """One point of the figure.
+
+    c lies beyond b, as the caption says, so that D(a,c) = D(b,c) + D(a,b) is the largest distance.
+    """
 
     users: int
     local: float
@@ -43,9 +64,15 @@ class Place:
 
     @property
     def theorem_1(self) -> float:
-        """As printed; D(a,b) where its condition fails or it says more, because then no amplification is applied."""
+        """Epsilon of Theorem 1 as printed, or D(a,b) if that is smaller or its condition fails.
+
+        In these cases no amplification is applied.
+        """
         try:
-            return min(self.local, theorem_1_epsilon(self.local, math.log(self.ratio), self.users, self.delta).claim)
+            return min(
+                self.local,
+                theorem_1_epsilon(self.local, math.log(self.ratio), self.users, self.delta).claim,
+            )
         except ConditionError:
             return self.local
 
@@ -64,27 +91,41 @@ class Place:
     @property
     def lower(self) -> float:
         laws = pem_laws(self.local, self.beyond + self.local, self.beyond)
-        return DataSetLower(lambda _: laws, self.users, relative=1e-5).epsilon(self.delta, self.local)
+        return DataSetLower(lambda _: laws, self.users, relative=1e-5).epsilon(
+            self.delta, self.local
+        )
 
 
 def _ratios(local: float, count: int) -> list[float]:
-    least, most = math.exp(local) + 1.0, published_value("metric_supplement", FIGURE, "largest e^D(a,c) + e^D(b,c)")
+    least = math.exp(local) + 1.0
+    most = published_value("metric_supplement", FIGURE, "largest e^D(a,c) + e^D(b,c)")
     return [least, *np.geomspace(least, most, count)[1:-1].tolist(), most]
 
 
 def _rows(places: list[Place]) -> list[Row]:
     found = []
     for place in (places[0], places[len(places) // 2], places[-1]):
-        named = f"n = {place.users:,}, D(a,b) = {place.local:g}, e^D(a,c) + e^D(b,c) = {place.ratio:.4g}"
-        claim, upper, lower = place.theorem_1, place.upper, place.lower
+        named = (
+            f"n = {place.users:,}, D(a,b) = {place.local:g}, e^D(a,c) + e^D(b,c) = "
+            f"{place.ratio:.4g}"
+        )
+        claim = place.theorem_1
+        upper = place.upper
+        lower = place.lower
         why = (
             "its condition fails or it exceeds D(a,b), so no amplification"
             if claim == place.local
             else "Theorem 1 with the factor printed in Step 3"
         )
         found += [
-            upper_row(f"{named}: upper bound", claim, (lower, upper), f"{why}; ours is the clone pair"),
-            Row(f"{named}: lower bound", ours=lower, note="padded exponential mechanism, the others all at c, all at a or all at b"),
+            upper_row(
+                f"{named}: upper bound", claim, (lower, upper), f"{why}; ours is the clone pair"
+            ),
+            Row(
+                f"{named}: lower bound",
+                ours=lower,
+                note="padded exponential mechanism, the others all at c, all at a or all at b",
+            ),
         ]
     return found
 
@@ -94,35 +135,63 @@ def _panel(places: list[Place]) -> Spec:
         return [(place.ratio, getattr(place, name)) for place in places]
 
     drawn = [
-        Curve("Theorem 1 as printed", points("theorem_1"), VERMILLION, DASHED), Curve("Corollary 2", points("corollary_2"), PURPLE, DOTTED),
+        Curve("Theorem 1 as printed", points("theorem_1"), VERMILLION, DASHED),
+        Curve("Corollary 2", points("corollary_2"), PURPLE, DOTTED),
         Curve("clone pair (ours, certified)", points("upper"), BLUE),
         Curve("lower bound (ours, certified)", points("lower"), GREEN, DASHED),
-    ]  # fmt: skip
+    ]
     first = places[0]
     return curves(
-        drawn, Axis("e^D(a,c) + e^D(b,c)", True), Axis("epsilon", True), title=f"n = {first.users:,}, D(a,b) = {first.local:g}",
-        width=185, height=170,
-    )  # fmt: skip
+        drawn,
+        Axis("e^D(a,c) + e^D(b,c)", True),
+        Axis("epsilon", True),
+        title=f"n = {first.users:,}, D(a,b) = {first.local:g}",
+        width=185,
+        height=170,
+    )
 
 
 def _run(settings: Settings) -> Reproduction:
-    rows, panels = [], []
+    rows = []
+    panels = []
     for users in (int(published_value("metric_supplement", FIGURE, name)) for name in USERS):
         for local in (published_value("metric_supplement", FIGURE, name) for name in LOCAL):
             settings.progress(f"n = {users:,}, D(a,b) = {local:g}")
-            places = [Place(users, local, ratio) for ratio in _ratios(local, 3 if settings.quick else 9)]
+            places = [
+                Place(users, local, ratio) for ratio in _ratios(local, 3 if settings.quick else 9)
+            ]
             rows += _rows(places)
             panels.append(_panel(places))
     words = (
-        "The printed upper bound is true and loose everywhere in the figure; the certified lower bound shows how much room is left.",
-        "Of Figure 13 only the caption survives in our sources: n, D(a,b), the range of e^D(a,c) + e^D(b,c), D_max = D(a,c) = "
+        "The printed upper bound is true and loose everywhere in the figure; the certified "
+        "lower bound shows how much room is left.",
+        "Of Figure 13 only the caption survives in our sources: n, D(a,b), the range of "
+        "e^D(a,c) + e^D(b,c), D_max = D(a,c) = "
         "D(b,c) + D(a,b) and delta = 0.01/n are the paper's, every curve is ours.",
-        "Compared are Theorem 1 with the factor e^D/(e^D+1) printed in Step 3, Corollary 2, the clone pair, which holds for every "
-        "D-private mechanism, and the padded exponential mechanism of Table I, below which no bound for all of them can be. Algorithm 2 "
-        "itself looks at n^3 outcomes; the lower bound here is exact for the same mechanism at any n.",
+        "Compared are Theorem 1 with the factor e^D/(e^D+1) printed in Step 3, Corollary "
+        "2, the clone pair, which holds for every "
+        "D-private mechanism, and the padded exponential mechanism of Table I, below which "
+        "no bound for all of them can be. Algorithm 2 "
+        "itself looks at n^3 outcomes; the lower bound here is exact for the same "
+        "mechanism at any n.",
     )
-    caption = "Ours, at the settings of the caption. Theorem 1 and Corollary 2 are drawn at D(a,b) where their conditions fail."
-    return Reproduction(words, tuple(rows), (Chart("Upper and lower bounds, as in Figure 13", grid(panels, 4), caption),))
+    caption = (
+        "Ours, at the settings of the caption. Theorem 1 and Corollary 2 are drawn at D(a,b) "
+        "where their conditions fail."
+    )
+    return Reproduction(
+        words,
+        tuple(rows),
+        (Chart("Upper and lower bounds, as in Figure 13", grid(panels, 4), caption),),
+    )
 
 
-ITEMS = (Item("supplement-figure-13", "WitchHat", FIGURE, "Upper and lower bounds on the amplified epsilon", _run),)
+ITEMS = (
+    Item(
+        "supplement-figure-13",
+        "WitchHat",
+        FIGURE,
+        "Upper and lower bounds on the amplified epsilon",
+        _run,
+    ),
+)

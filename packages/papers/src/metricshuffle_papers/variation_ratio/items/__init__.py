@@ -1,1 +1,1 @@
-"""What `reproduce` shows of the variation-ratio paper: each module has its ITEMS, and no numerics of its own."""
+"""Items of `reproduce` for the variation-ratio paper; modules define ITEMS and no numerics."""

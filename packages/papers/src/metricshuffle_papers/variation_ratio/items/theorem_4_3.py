@@ -5,12 +5,30 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from metricshuffle.accounting.shuffling.blanket_bound import BlanketLaw, delta_lower, epsilon_lower, epsilon_upper
+from metricshuffle.accounting.shuffling.blanket_bound import (
+    BlanketLaw,
+    delta_lower,
+    epsilon_lower,
+    epsilon_upper,
+)
 from metricshuffle.amplification.lower_bound import merged_pair
-from metricshuffle.report.charts.axis_charts import BLUE, DASHED, GREEN, PURPLE, VERMILLION, Axis, Curve, curves
+from metricshuffle.report.charts.axis_charts import (
+    BLUE,
+    DASHED,
+    GREEN,
+    PURPLE,
+    VERMILLION,
+    Axis,
+    Curve,
+    curves,
+)
 from metricshuffle_papers.reproduction import Chart, Item, Reproduction, Row, Settings
 from metricshuffle_papers.upper_verdict import upper_row
-from metricshuffle_papers.variation_ratio.formulas import Variation, theorem_4_3, theorem_4_3_printed
+from metricshuffle_papers.variation_ratio.formulas import (
+    Variation,
+    theorem_4_3,
+    theorem_4_3_printed,
+)
 
 SETTINGS = (
     (1.05, 0.05 / 2.05, 3.0, 2000, 1e-6),
@@ -29,7 +47,8 @@ class Case:
 
     @property
     def law(self) -> BlanketLaw:
-        p, q = math.log(self.pair.p), math.log(self.pair.q0)
+        p = math.log(self.pair.p)
+        q = math.log(self.pair.q0)
         return merged_pair(p, self.pair.beta, q, q)
 
     @property
@@ -38,14 +57,19 @@ class Case:
 
     @property
     def upper(self) -> float:
-        """The sound bound that knows beta."""
+        """Sound bound that uses beta."""
         law = BlanketLaw.three_symbol(math.log(self.pair.p), self.pair.beta, self.pair.q0)
         return epsilon_upper(law, self.users, self.delta, relative=1e-6)
 
     def row(self, label: str, claim: float) -> Row:
-        named = f"p = {self.pair.p:g}, beta = {self.pair.beta:.4g}, q = {self.pair.q0:g}, n = {self.users:,}, delta = {self.delta:g}"
+        named = (
+            f"p = {self.pair.p:g}, beta = {self.pair.beta:.4g}, q = {self.pair.q0:g}, n = "
+            f"{self.users:,}, delta = {self.delta:g}"
+        )
         leaked = delta_lower(self.law, self.users, claim) / self.delta
-        return upper_row(f"{label}: {named}", claim, (self.lower, self.upper), leaked=lambda: leaked)
+        return upper_row(
+            f"{label}: {named}", claim, (self.lower, self.upper), leaked=lambda: leaked
+        )
 
     def rows(self) -> list[Row]:
         given = self.pair, self.users, self.delta
@@ -59,28 +83,60 @@ def _run(settings: Settings) -> Reproduction:
     cases = [Case(Variation(p, beta, q), users, delta) for p, beta, q, users, delta in SETTINGS]
     rows = [row for case in cases for row in case.rows()]
     steps = 6 if settings.quick else 16
-    along = [Case(cases[0].pair, round(2000 * 10.0 ** (3.0 * step / (steps - 1))), 1e-6) for step in range(steps)]
+    along = [
+        Case(cases[0].pair, round(2000 * 10.0 ** (3.0 * step / (steps - 1))), 1e-6)
+        for step in range(steps)
+    ]
     drawn = [
-        Curve("as derived", [(c.users, theorem_4_3(c.pair, c.users, c.delta).claim) for c in along], PURPLE, DASHED),
+        Curve(
+            "as derived",
+            [(c.users, theorem_4_3(c.pair, c.users, c.delta).claim) for c in along],
+            PURPLE,
+            DASHED,
+        ),
         Curve("certified upper bound (ours)", [(c.users, c.upper) for c in along], BLUE),
-        Curve("one data set (ours, certified from below)", [(c.users, c.lower) for c in along], GREEN, DASHED),
-        Curve("as printed", [(c.users, theorem_4_3_printed(c.pair, c.users, c.delta).claim) for c in along], VERMILLION, DASHED),
+        Curve(
+            "one data set (ours, certified from below)",
+            [(c.users, c.lower) for c in along],
+            GREEN,
+            DASHED,
+        ),
+        Curve(
+            "as printed",
+            [(c.users, theorem_4_3_printed(c.pair, c.users, c.delta).claim) for c in along],
+            VERMILLION,
+            DASHED,
+        ),
     ]
     chart = Chart(
         "Theorem 4.3 against the number of users",
         curves(drawn, Axis("users", True), Axis("epsilon", True)),
-        "p = 1.05, beta = (p-1)/(p+1), q = 3, delta = 1e-6: the printed denominator makes epsilon too small at every number of users.",
+        "p = 1.05, beta = (p-1)/(p+1), q = 3, delta = 1e-6: the printed denominator makes "
+        "epsilon too small at every number of users.",
     )
     words = (
-        "The formula printed for Theorem 4.3 is false, even where nothing is merged; the one its equations lead to is loose at "
+        "The formula printed for Theorem 4.3 is false, even where nothing is merged; the "
+        "one its equations lead to is loose at "
         "these settings.",
-        "Only its proof (Appendix G) is in our sources, without numbers; the settings are ours. The last line of the proof prints "
-        "(1-beta)(1+p)/(p-1) c_r in the denominator, where Equations 11 and 12 give (1 - beta(1+p)/(p-1)) c_r.",
-        "The derived form rests on Lemma 4.5, so as a theorem about shuffled reports it is unproved where some report favours "
+        "Only its proof (Appendix G) is in our sources, without numbers; the settings are "
+        "ours. The last line of the proof prints "
+        "(1-beta)(1+p)/(p-1) c_r in the denominator, where Equations 11 and 12 give (1 - "
+        "beta(1+p)/(p-1)) c_r.",
+        "The derived form rests on Lemma 4.5, so as a theorem about shuffled reports it is "
+        "unproved where some report favours "
         "neither value; "
-        "at these settings it lies well above what is certified. ours is the three-symbol pair, which uses beta too and is sound.",
+        "at these settings it lies well above what is certified. ours is the three-symbol "
+        "pair, which uses beta too and is sound.",
     )
     return Reproduction(words, tuple(rows), (chart,))
 
 
-ITEMS = (Item("variation-ratio-theorem-4-3", "Wang24", "Theorem 4.3", "The simplest closed form against certified bounds", _run),)
+ITEMS = (
+    Item(
+        "variation-ratio-theorem-4-3",
+        "Wang24",
+        "Theorem 4.3",
+        "The simplest closed form against certified bounds",
+        _run,
+    ),
+)

@@ -1,0 +1,1 @@
+"""Accounts of noise that a shuffler adds as dummy messages."""

@@ -1,0 +1,1 @@
+"""Checks that vectors, servers and clients follow the specification in docs/spec."""

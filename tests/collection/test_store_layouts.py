@@ -1,0 +1,132 @@
+"""Tables of a collection: known tags, migrations, and collections of the layout before."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from tests.collection.conftest import Clock, NewCollection
+from tests.collection.store_contents import (
+    added,
+    asked,
+    back_to_format_4,
+    entry,
+    fresh_entries,
+    fresh_tickets,
+    held,
+)
+
+from metricshuffle.collection.shuffler.admission import STEPS
+from metricshuffle.collection.store import known_tags
+from metricshuffle.collection.store.factory import connect_store, migrate_database
+from metricshuffle.collection.store.known_tags import KnownTags
+from metricshuffle.collection.store.records import STATES, StoreError, Verdict
+from metricshuffle.collection.store.schema_versions import latest_version, migrations
+from metricshuffle.collection.store.sql_store import Store
+from metricshuffle.errors import InputError
+
+STORED = Verdict.STORED
+SAME = Verdict.SAME
+
+
+def test_known_tags_are_a_set(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also of tags with zeros at their end, which numpy leaves out."""
+    monkeypatch.setattr(known_tags, "MAX_RECENT_TAGS", 7)
+    known = KnownTags()
+    expected: set[bytes] = set()
+    for size in (1, 3, 5, 20, 2, 40):
+        tags = {secrets.token_bytes(secrets.randbelow(16)).ljust(16, b"\0") for _ in range(size)}
+        fresh = tags - expected
+        assert known.known(tags) == tags & expected
+        known.add(fresh)
+        expected |= fresh
+        assert known.known(expected) == expected
+        assert len(known) == len(expected)
+    assert known.known([]) == set()
+    assert known.known(secrets.token_bytes(16) for _ in range(50)) == set()
+
+
+def test_what_was_rolled_back_is_not_known(tmp_path: Path, new_collection: NewCollection) -> None:
+    """And what others stored at the same places is."""
+    store, other = (connect_store(f"sqlite:///{tmp_path}/shuffler.db") for _ in range(2))
+    digest = added(store, new_collection())
+    first, undone, theirs = fresh_entries(3)
+    assert store.put(digest, [first]) == [STORED]
+    with store._database.writing() as db:
+        rules = store._load_rules(db, digest, lock=True)
+        assert db.find_reports(rules, [first, undone]) == {first.tag}
+        db.store_reports(rules, 0.0, [undone])
+        db.execute("ROLLBACK")
+        db.execute("BEGIN")
+    assert other.put(digest, [theirs, first]) == [STORED, SAME]
+    assert store.put(digest, [theirs, undone, first]) == [SAME, STORED, SAME]
+    assert other.put(digest, [undone]) == [SAME]
+    store.close()
+    other.close()
+
+
+def test_the_migrations_of_both_databases_have_the_states_and_steps_of_the_rules() -> None:
+    for kind in ("sqlite", "postgres"):
+        first = migrations(kind)[0].sql
+        assert f"CHECK (state IN {STATES})" in first
+        assert ", ".join(map(str, STEPS)) in first
+    assert latest_version("sqlite") == len(migrations("sqlite"))
+
+
+def test_a_collection_of_the_layout_before_ends_under_it(
+    new_store_url: Callable[[], str], clock: Clock, new_collection: NewCollection
+) -> None:
+    url = new_store_url()
+    store = connect_store(url, clock)
+    collection = new_collection(admission="tickets")
+    tickets = fresh_tickets(6)
+    digest = added(store, collection, tickets)
+    before = [entry(ticket) for ticket in tickets[:3]]
+    assert store.put(digest, before) == [STORED] * 3
+    store.close()
+    back_to_format_4(url)
+    if not url.startswith("sqlite"):
+        with pytest.raises(StoreError, match="metricshuffle migrate"):
+            connect_store(url, clock)
+        assert migrate_database(url) == (4, latest_version("postgres"))
+        assert migrate_database(url) == (latest_version("postgres"),) * 2
+    store = connect_store(url, clock)
+    after = [entry(ticket) for ticket in tickets[3:5]]
+    assert store.put(digest, [before[0], *after, entry(tickets[0])]) == [
+        SAME,
+        STORED,
+        STORED,
+        Verdict.SPENT_TICKET,
+    ]
+    later = added(store, new_collection(round=2))
+    assert store.put(later, fresh_entries(5)) == [STORED] * 5
+    assert asked(url, "SELECT layout FROM collection ORDER BY id") == [(1,), (2,)]
+    clock.ahead = 150
+    for one, count in ((digest, 5), (later, 5)):
+        assert store.seal(one) == "sealed"
+        assert len(list(store.hidden(one))) == count
+    assert dict(store.hidden(digest)) == {one.tag: one.hidden for one in before + after}
+    assert store.move(digest, "sealed", "aborted", reason="enough")
+    assert (held(url, collection).reports, held(url, collection).tickets) == (0, 0)
+    assert len(list(store.hidden(later))) == 5
+    store.close()
+
+
+def test_a_file_is_not_migrated_by_the_command(store_url: str) -> None:
+    if store_url.startswith("sqlite"):
+        with pytest.raises(InputError, match="when serve opens it"):
+            migrate_database(store_url)
+
+
+def test_a_second_process_knows_what_the_first_has_stored(
+    store: Store, store_url: str, clock: Clock, new_collection: NewCollection
+) -> None:
+    digest = added(store, new_collection())
+    entries = fresh_entries(20)
+    other = connect_store(store_url, clock)
+    for number, one in enumerate(entries):
+        assert (store, other)[number % 2].put(digest, [one]) == [STORED]
+        assert (other, store)[number % 2].put(digest, [one]) == [SAME]
+    other.close()

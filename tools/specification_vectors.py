@@ -1,0 +1,522 @@
+"""Test vectors of the specification: `python -m tools.specification_vectors --write`.
+
+Keys are hashes of their names and ephemeral keys are fixed, so that the files are the same every
+time. HPKE is written out here with primitives, because libraries do not take an ephemeral key; the
+vector of RFC 9180 (A.1.1) is checked first, and the package opens every box in a test.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import hmac
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
+FOLDER = Path(__file__).parents[1] / "docs" / "spec" / "vectors"
+KEM_SUITE = b"KEM\x00\x20"
+HPKE_SUITE = b"HPKE\x00\x20\x00\x01\x00\x01"
+Json = dict[str, Any]
+
+
+def named_bytes(name: str, size: int = 32) -> bytes:
+    """Bytes that belong to a name, for keys and boxes of vectors only."""
+    return hashlib.shake_256(f"metricshuffle specification: {name}".encode()).digest(size)
+
+
+def public_of(private: bytes) -> bytes:
+    return X25519PrivateKey.from_private_bytes(private).public_key().public_bytes_raw()
+
+
+# HPKE with a given ephemeral key (RFC 9180, base mode)
+
+
+def _extract(salt: bytes, label: bytes, material: bytes, suite: bytes) -> bytes:
+    labeled = b"HPKE-v1" + suite + label + material
+    return hmac.new(salt or bytes(32), labeled, hashlib.sha256).digest()
+
+
+def _expand(key: bytes, label: bytes, info: bytes, size: int, suite: bytes) -> bytes:
+    labeled = size.to_bytes(2, "big") + b"HPKE-v1" + suite + label + info
+    return hmac.new(key, labeled + b"\x01", hashlib.sha256).digest()[:size]
+
+
+def seal(public: bytes, ephemeral: bytes, info: bytes, plain: bytes, aad: bytes = b"") -> bytes:
+    """Encapsulated key, ciphertext and tag."""
+    private = X25519PrivateKey.from_private_bytes(ephemeral)
+    enc = private.public_key().public_bytes_raw()
+    shared = private.exchange(X25519PublicKey.from_public_bytes(public))
+    eae = _extract(b"", b"eae_prk", shared, KEM_SUITE)
+    secret = _expand(eae, b"shared_secret", enc + public, 32, KEM_SUITE)
+    context = (
+        b"\x00"
+        + _extract(b"", b"psk_id_hash", b"", HPKE_SUITE)
+        + _extract(b"", b"info_hash", info, HPKE_SUITE)
+    )
+    schedule = _extract(secret, b"secret", b"", HPKE_SUITE)
+    key = _expand(schedule, b"key", context, 16, HPKE_SUITE)
+    nonce = _expand(schedule, b"base_nonce", context, 12, HPKE_SUITE)
+    return enc + AESGCM(key).encrypt(nonce, plain, aad or None)
+
+
+RFC_9180 = {
+    "ephemeral": "52c4a758a802cd8b936eceea314432798d5baf2d7e9235dc084ab1b9cfa2f736",
+    "private": "4612c550263fc8ad58375df3f557aac531d26850903e55a9f23f21d8534e8ac8",
+    "info": "4f6465206f6e2061204772656369616e2055726e",
+    "plain": "4265617574792069732074727574682c20747275746820626561757479",
+    "aad": "436f756e742d30",
+    "sealed": (
+        "37fda3567bdbd628e88668c3c8d7e97d1d1253b6d4ea6d44c150f741f1bf4431"
+        "f938558b5d72f1a23810b4be2ab4f84331acc02fc97babc53a52ae8218a355a9"
+        "6d8770ac83d07bea87e13c512a"
+    ),
+}
+
+
+def check_published_vector() -> None:
+    """Raise unless the first message of RFC 9180, A.1.1, is sealed as published."""
+    case = {name: bytes.fromhex(digits) for name, digits in RFC_9180.items()}
+    public = public_of(case["private"])
+    sealed = seal(public, case["ephemeral"], case["info"], case["plain"], case["aad"])
+    if sealed != case["sealed"]:
+        raise SystemExit("HPKE differs from RFC 9180, A.1.1.")
+
+
+# Boxes
+
+
+@dataclass
+class Sealing:
+    """Seals the report of one vector; ephemeral keys are counted."""
+
+    name: str
+    hops: int
+    messages: int
+    payload: int
+    ticket: int
+    piles: int = 0
+    ephemerals: Iterator[int] = field(default_factory=lambda: iter(range(10_000)))
+
+    @property
+    def digest(self) -> bytes:
+        return named_bytes(f"{self.name}, digest")
+
+    def private(self, layer: int) -> bytes:
+        return named_bytes(f"{self.name}, layer {layer}")
+
+    def info(self, layer: int, pile: int = 0) -> bytes:
+        if self.piles and layer < self.hops:
+            number = pile.to_bytes(4, "little")
+            return b"metricshuffle-box/2\0" + bytes([layer]) + self.digest + number
+        return b"metricshuffle-box/1\0" + bytes([layer]) + self.digest
+
+    def sealed(self, plain: bytes, layer: int, pile: int = 0) -> tuple[bytes, Json]:
+        """Box of a layer, and how it was made."""
+        ephemeral = named_bytes(f"{self.name}, ephemeral {next(self.ephemerals)}")
+        box = seal(public_of(self.private(layer)), ephemeral, self.info(layer, pile), plain)
+        step = {"layer": layer, "ephemeral": ephemeral.hex(), "box": box.hex()}
+        return box, step
+
+    def vector(self) -> Json:
+        each = self.messages // max(1, self.piles)
+        payloads = [
+            payload
+            for start in range(0, self.messages, each)
+            for payload in sorted(
+                named_bytes(f"{self.name}, payload {number}", self.payload)
+                for number in range(start, start + each)
+            )
+        ]
+        ticket = named_bytes(f"{self.name}, ticket", self.ticket)
+        steps = []
+        inner = []
+        for place, payload in enumerate(payloads):
+            box = payload
+            for layer in range(self.hops):
+                box, step = self.sealed(box, layer, place // each)
+                steps.append(step)
+            inner.append(box)
+        report, step = self.sealed(ticket + b"".join(inner), self.hops)
+        return {
+            "name": self.name,
+            "digest": self.digest.hex(),
+            "hops": self.hops,
+            "messages": self.messages,
+            "payload": self.payload,
+            **({"piles": self.piles} if self.piles else {}),
+            "ticket": ticket.hex(),
+            "layers": [
+                {
+                    "layer": layer,
+                    "private": self.private(layer).hex(),
+                    "public": public_of(self.private(layer)).hex(),
+                    "info": self.info(layer).hex(),
+                }
+                for layer in range(self.hops + 1)
+            ],
+            "payloads": [payload.hex() for payload in payloads],
+            "sealed": [*steps, step],
+            "boxes": [box.hex() for box in inner],
+            "report": report.hex(),
+            "report_size": len(report),
+        }
+
+
+def refused_reports(case: Json) -> Iterator[Json]:
+    """Reports that must not open with the key and digest of a vector."""
+    report = bytes.fromhex(case["report"])
+
+    def changed(place: int) -> bytes:
+        return report[:place] + bytes([report[place] ^ 1]) + report[place + 1 :]
+
+    sealing = Sealing(case["name"], case["hops"], case["messages"], case["payload"], 0)
+    plain = bytes(len(report) - 48)
+    layer = case["hops"]
+    other = Sealing("another collection", 1, 1, 9, 0)
+    public = public_of(sealing.private(layer))
+    ephemeral = named_bytes("ephemeral of refused reports")
+    yield from (
+        {"name": name, "report": content.hex()}
+        for name, content in {
+            "a bit of the encapsulated key is changed": changed(0),
+            "a bit of the ciphertext is changed": changed(40),
+            "a bit of the tag is changed": changed(len(report) - 1),
+            "it is a byte short": report[:-1],
+            "it is a byte long": report + b"\0",
+            "it is empty": b"",
+            "it is zeros, also as a key": bytes(len(report)),
+            "it is for another layer": seal(public, ephemeral, sealing.info(layer - 1), plain),
+            "it is for another collection": seal(public, ephemeral, other.info(layer), plain),
+            "it is for another key": seal(
+                public_of(other.private(1)), ephemeral, sealing.info(layer), plain
+            ),
+        }.items()
+    )
+
+
+def boxes() -> Json:
+    cases = [
+        Sealing("one hop, one message", 1, 1, 9, 0).vector(),
+        Sealing("one hop, three messages, a ticket", 1, 3, 9, 16).vector(),
+        Sealing("three hops, two messages, a ticket", 3, 2, 17, 16).vector(),
+        Sealing("two hops, six messages in three piles", 2, 6, 2, 0, 3).vector(),
+    ]
+    for case in cases:
+        case["refused"] = list(refused_reports(case))
+    return {"format": "metricshuffle-box/1", "rfc9180": RFC_9180, "cases": cases}
+
+
+# Payloads
+
+
+def payloads() -> Json:
+    shapes = [
+        {"piles": 1, "each": 3, "pile": 1, "number": 8, "width": 1},
+        {"piles": 2, "each": 2, "pile": 1, "number": 8, "width": 2},
+        {"piles": 300, "each": 1, "pile": 2, "number": 1, "width": 1},
+        {"piles": 1, "each": 2, "pile": 1, "number": 4, "width": 3},
+        {"piles": 3, "each": 2, "pile": 0, "number": 2, "width": 1},
+    ]
+    cases = []
+    for place, recipe in enumerate(shapes):
+        size = recipe["number"]
+        count = recipe["piles"] * recipe["each"] * recipe["width"]
+        data = named_bytes(f"numbers {place}", count * size)
+        numbers = [
+            int.from_bytes(data[start : start + size], "little")
+            for start in range(0, len(data), size)
+        ]
+        rows = []
+        for message in range(recipe["piles"] * recipe["each"]):
+            group = message // recipe["each"]
+            row = group.to_bytes(recipe["pile"], "little") if recipe["pile"] else b""
+            for number in numbers[message * recipe["width"] : (message + 1) * recipe["width"]]:
+                row += number.to_bytes(size, "little")
+            rows.append(row)
+        together = len(rows) if recipe["pile"] else recipe["each"]
+        runs = [sorted(rows[start : start + together]) for start in range(0, len(rows), together)]
+        cases.append(
+            {
+                "recipe": recipe,
+                "numbers": [str(number) for number in numbers],
+                "payloads": [row.hex() for run in runs for row in run],
+            }
+        )
+    return {"cases": cases}
+
+
+# Collections
+
+
+def token_of(private: bytes) -> str:
+    """HKDF-SHA256 (RFC 5869) with an empty salt, in hexadecimal digits."""
+    extracted = hmac.new(bytes(32), private, hashlib.sha256).digest()
+    return hmac.new(extracted, b"metricshuffle release\x01", hashlib.sha256).hexdigest()
+
+
+def token_hash(token: str) -> str:
+    return hashlib.sha256(b"metricshuffle token\0" + token.encode()).hexdigest()
+
+
+def party(name: str) -> Json:
+    private = named_bytes(name)
+    return {
+        "key": public_of(private).hex(),
+        "name": "",
+        "release": token_hash(token_of(private)),
+    }
+
+
+def terms(count: int = 1, **changes: Any) -> Json:
+    content: Json = {
+        "format": "metricshuffle-collection/1",
+        "id": named_bytes("id", 16).hex(),
+        "task": json.dumps({"digest": named_bytes("task").hex()}),
+        "recipe": {
+            "protocol": "sums",
+            "browser": True,
+            "payload": {"piles": 1, "each": 3, "pile": 1, "number": 8, "width": 1},
+        },
+        "round": 1,
+        "split": [1, 1],
+        "messages": 3,
+        "payload": 9,
+        "ticket": 0,
+        "suite": "DHKEM(X25519, HKDF-SHA256), HKDF-SHA256, AES-128-GCM",
+        "hops": [
+            {**party(f"hop {place}"), "url": f"https://hop{place}.example"}
+            for place in range(count)
+        ],
+        "analyst": {**party("analyst"), "name": "Zoë"},
+        "minimum": 100,
+        "maximum": 1000,
+        "colluders": 10,
+        "apart": True,
+        "opens": "2030-01-01T00:00:00Z",
+        "closes": "2030-01-02T00:00:00Z",
+        "extends": "2030-01-03T00:00:00Z",
+        "delay": 0,
+        "admission": "open",
+        "retention": 86400,
+    }
+    return {**content, **changes}
+
+
+def served_text(content: Json) -> str:
+    return json.dumps(content, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+
+
+def collections() -> Json:
+    valid = {
+        "one hop": terms(),
+        "three hops and tickets": terms(3, ticket=16, admission="tickets"),
+    }
+    piled: Json = {
+        "format": "metricshuffle-collection/2",
+        "piles": 3,
+        "payload": 2,
+        "recipe": {
+            "protocol": "shuffler-noise",
+            "browser": True,
+            "payload": {"piles": 3, "each": 1, "pile": 0, "number": 2, "width": 1},
+        },
+    }
+    valid["two hops and three piles"] = terms(2, **piled)
+    hop = terms()["hops"][0]
+    refused = {
+        "C7": {
+            "the format of piles without piles": terms(format="metricshuffle-collection/2"),
+            "piles without their format": terms(piles=3),
+            "piles that do not divide the messages": terms(**{**piled, "piles": 2}),
+        },
+        "C2": {
+            "another format": terms(format="metricshuffle-collection/3"),
+            "another suite": terms(suite="DHKEM(P-256, HKDF-SHA256), HKDF-SHA256, AES-128-GCM"),
+        },
+        "C4": {
+            "tickets without their length": terms(admission="tickets"),
+            "closes before it opens": terms(closes="2029-12-31T00:00:00Z"),
+            "extended to a time before it closes": terms(extends="2030-01-01T12:00:00Z"),
+            "the minimum exceeds the maximum": terms(minimum=1001),
+        },
+        "C5": {
+            "no hop": terms(0),
+            "nine hops": terms(9),
+            "two hops with one key": terms(2, hops=[hop, {**hop, "url": "https://b.example"}]),
+            "analyst and hop with one key": terms(
+                analyst={**terms()["analyst"], "key": hop["key"]}
+            ),
+        },
+        "C6": {
+            "a key of low order": terms(hops=[{**hop, "key": "00" * 32}]),
+        },
+    }
+    return {
+        "valid": [
+            {
+                "name": name,
+                "served": served_text(content),
+                "digest": hashlib.sha256(served_text(content).encode()).hexdigest(),
+                "keys": [side["key"] for side in (content["analyst"], *reversed(content["hops"]))],
+                "report_size": content["ticket"]
+                + content["messages"] * (content["payload"] + 48 * len(content["hops"]))
+                + 48,
+            }
+            for name, content in valid.items()
+        ],
+        "refused": [
+            {
+                "name": name,
+                "requirement": number,
+                "served": served_text(content),
+                "digest": hashlib.sha256(served_text(content).encode()).hexdigest(),
+            }
+            for number, group in refused.items()
+            for name, content in group.items()
+        ],
+    }
+
+
+# Outputs, tokens and countersignatures
+
+
+def output_case(name: str, reports: list[list[bytes]]) -> Json:
+    owners: dict[bytes, set[int]] = {}
+    for owner, report in enumerate(reports):
+        for box in report:
+            owners.setdefault(box, set()).add(owner)
+    shared = {owner for group in owners.values() if len(group) > 1 for owner in group}
+    output = b"".join(
+        sorted(box for owner, report in enumerate(reports) if owner not in shared for box in report)
+    )
+    return {
+        "name": name,
+        "reports": [[box.hex() for box in report] for report in reports],
+        "people": len(reports) - len(shared),
+        "left_out": len(shared),
+        "output": output.hex(),
+        "sha256": hashlib.sha256(output).hexdigest(),
+    }
+
+
+def pile_case(name: str, reports: list[list[bytes]], dummies: list[list[bytes]]) -> Json:
+    """Output of piles with as many boxes of a person in each, and dummies of this hop."""
+    each = len(reports[0]) // len(dummies)
+    runs = [
+        sorted(
+            [*(box for report in reports for box in report[each * pile : each * (pile + 1)]), *more]
+        )
+        for pile, more in enumerate(dummies)
+    ]
+    output = b"".join(len(run).to_bytes(8, "little") for run in runs)
+    output += b"".join(box for run in runs for box in run)
+    return {
+        "name": name,
+        "reports": [[box.hex() for box in report] for report in reports],
+        "dummies": [[box.hex() for box in more] for more in dummies],
+        "people": len(reports),
+        "left_out": 0,
+        "output": output.hex(),
+        "sha256": hashlib.sha256(output).hexdigest(),
+    }
+
+
+def outputs() -> Json:
+    people = [
+        [named_bytes(f"box {person} {place}", 57) for place in range(3)] for person in range(5)
+    ]
+    sharing = [list(report) for report in people]
+    sharing[3][0] = sharing[1][2]
+    asker, witness = named_bytes("asker"), named_bytes("witness")
+    collection, output = named_bytes("collection"), named_bytes("output")
+    asker_key, witness_key = (
+        Ed25519PrivateKey.from_private_bytes(secret).public_key().public_bytes_raw()
+        for secret in (asker, witness)
+    )
+    message = b"metricshuffle countersignature/1\0" + collection + asker_key + output
+    private = named_bytes("analyst")
+    return {
+        "outputs": [
+            output_case("five people", people),
+            output_case("two of five share a box", sharing),
+            output_case("zeros at the end of a box", [[b"\x01" + bytes(56)], [bytes(57)]]),
+        ],
+        "piles": [
+            pile_case(
+                "five people, three piles",
+                people,
+                [
+                    [named_bytes(f"dummy {pile} {place}", 57) for place in range(2)]
+                    for pile in range(3)
+                ],
+            ),
+            pile_case(
+                "two messages a pile, no dummies in the first",
+                [
+                    [*report, named_bytes(f"fourth {place}", 57)]
+                    for place, report in enumerate(people)
+                ],
+                [[], [named_bytes("dummy", 57)]],
+            ),
+        ],
+        "tokens": [
+            {
+                "private": private.hex(),
+                "public": public_of(private).hex(),
+                "token": token_of(private),
+                "release": token_hash(token_of(private)),
+            }
+        ],
+        "countersignatures": [
+            {
+                "collection": collection.hex(),
+                "asker": asker_key.hex(),
+                "output": output.hex(),
+                "witness": witness_key.hex(),
+                "message": message.hex(),
+                "countersignature": Ed25519PrivateKey.from_private_bytes(witness)
+                .sign(message)
+                .hex(),
+            }
+        ],
+    }
+
+
+FILES = {
+    "boxes.json": boxes,
+    "payloads.json": payloads,
+    "collections.json": collections,
+    "outputs.json": outputs,
+}
+
+
+def texts() -> dict[str, str]:
+    """Text of every file."""
+    check_published_vector()
+    return {
+        name: json.dumps(make(), indent=1, ensure_ascii=False) + "\n"
+        for name, make in FILES.items()
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--write", action="store_true", help="write docs/spec/vectors")
+    is_writing = parser.parse_args().write
+    for name, text in texts().items():
+        if is_writing:
+            FOLDER.mkdir(parents=True, exist_ok=True)
+            (FOLDER / name).write_text(text, encoding="utf-8")
+        elif (FOLDER / name).read_text(encoding="utf-8") != text:
+            raise SystemExit(f"{name} is out of date; run with --write.")
+
+
+if __name__ == "__main__":
+    main()
