@@ -41,8 +41,10 @@ from metricshuffle.tasks.message_format import MessageFormat
 from metricshuffle.tasks.task import Task
 
 FORMAT = "metricshuffle-collection/1"
-PILE_FORMAT = "metricshuffle-collection/2"
-"""Format of a collection whose shufflers add dummies to piles; earlier clients refuse it."""
+EXTENDED_FORMAT = "metricshuffle-collection/2"
+"""Format of a collection that has any of EXTENSIONS; earlier clients refuse it."""
+EXTENSIONS = ("piles",)
+"""Fields that are left out of a collection without them."""
 SUITE = "DHKEM(X25519, HKDF-SHA256), HKDF-SHA256, AES-128-GCM"
 MAX_MESSAGES = 256
 MAX_VECTOR_MESSAGES = 4096
@@ -222,17 +224,20 @@ class Terms(FrozenModel):
             )
         if (self.admission == "tickets") != (self.ticket == TICKET_BYTES):
             raise ValueError("its ticket and admission do not match")
-        has_piles = self.format == PILE_FORMAT
-        if self.piles < 0 or has_piles != bool(self.piles) or self.messages % max(1, self.piles):
-            raise ValueError("its format, piles and messages do not match")
+        if self.piles < 0 or self.messages % max(1, self.piles):
+            raise ValueError("its piles and messages do not match")
+        extended = [name for name in EXTENSIONS if getattr(self, name)]
+        if (self.format == EXTENDED_FORMAT) != bool(extended):
+            raise ValueError(f"its format and its {', '.join(extended or EXTENSIONS)} do not match")
         return self
 
     @model_serializer(mode="wrap")
-    def _without_no_piles(self, handler: SerializerFunctionWrapHandler) -> JsonObject:
-        """Leave out `piles` if it is 0, as in files of versions without piles."""
+    def _without_absent(self, handler: SerializerFunctionWrapHandler) -> JsonObject:
+        """Leave out extensions that are absent, as in files of versions without them."""
         written: JsonObject = handler(self)
-        if not self.piles:
-            del written["piles"]
+        for name in EXTENSIONS:
+            if not written[name]:
+                del written[name]
         return written
 
 
@@ -316,7 +321,7 @@ class Collection:
             "recipe": recipe_of(task),
             "messages": form.messages,
             "payload": form.size,
-            **({"format": PILE_FORMAT, "piles": form.piles} if form.piles else {}),
+            "piles": form.piles,
             "ticket": TICKET_BYTES if admission == "tickets" else 0,
             "minimum": fewest_honest(task) + colluders,
             "maximum": task.users,
@@ -324,6 +329,8 @@ class Collection:
             "colluders": colluders,
             **terms,
         }
+        if any(content.get(name) for name in EXTENSIONS):
+            content["format"] = EXTENDED_FORMAT
         collection = cls(canonical(Terms(**content).model_dump(mode="json")))
         collection.check()
         return collection
@@ -370,7 +377,7 @@ class Collection:
             raise PlanError("this is not a collection: it is not text.") from None
         data = parse_json(text, "a collection")
         named = data.get("format") if isinstance(data, dict) else None
-        if named not in (FORMAT, PILE_FORMAT):
+        if named not in (FORMAT, EXTENDED_FORMAT):
             raise PlanError(
                 f"this is not a collection: its format is {named!r:.60}, not {FORMAT!r}."
             )
