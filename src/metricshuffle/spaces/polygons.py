@@ -15,7 +15,6 @@ from metricshuffle.errors import InputError, argument
 from metricshuffle.models import format_value
 from metricshuffle.numerics.types import Floats, Integers64, Mask
 from metricshuffle.spaces.geographic_box import HIGHEST_LATITUDE
-from metricshuffle.spaces.places import metres_at
 
 POINTS_IN_DEGREE = 10**7
 """Coordinates are whole numbers of 10^-7 degrees, at most 1.12 cm on the ground."""
@@ -273,24 +272,6 @@ def rings_in_degrees(shape: Shape) -> list[list[Floats]]:
 def corners_of(shape: Shape) -> Integers64:
     """All corners (longitude, latitude) of a shape."""
     return edges_of(shape)[0]
-
-
-def reach_of(shape: Shape, point: tuple[int, int]) -> float:
-    """Upper bound in metres on the distance on the ground from a point to places of a shape.
-
-    Statement: let k_y and k_x be the largest lengths in metres of a degree of latitude and of
-    longitude in the box around shape and point. A straight line in the plane of degrees that spans
-    y degrees of latitude and x of longitude is at most hypot(k_y y, k_x x) long on the ground. This
-    is a norm, so its maximum over the shape is at a corner.
-    """
-    corners = np.concatenate([corners_of(shape), [point]]) / float(POINTS_IN_DEGREE)
-    latitudes = np.abs(corners[:, 1])
-    crosses = bool(corners[:, 1].min() < 0.0 < corners[:, 1].max())
-    tallest = metres_at(float(latitudes.max()))[0]
-    widest = metres_at(0.0 if crosses else float(latitudes.min()))[1]
-    away = np.abs(corners - corners[-1])
-    longest = float(np.hypot(away[:, 0] * widest, away[:, 1] * tallest).max())
-    return float(math.ceil(longest * (1.0 + 1e-9)))
 
 
 def feature_property(title: str, place: int, feature: object, key: str, option: str) -> object:
