@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from functools import cached_property
 from typing import Literal, Self
 
@@ -16,6 +15,7 @@ from metricshuffle.numerics.rounding import format_exact, format_number, shown_a
 from metricshuffle.numerics.types import Floats, Integers64
 from metricshuffle.privacy.target import Target
 from metricshuffle.queries.mean_and_sum import Mean
+from metricshuffle.queries.number_steps import NumberSteps
 from metricshuffle.queries.query import Answer, Estimate, Inputs, Query
 from metricshuffle.queries.result_table import Table
 from metricshuffle.spaces import (
@@ -29,8 +29,6 @@ from metricshuffle.spaces import (
 )
 
 MAX_GROUPS = 2048
-MAX_NUMBER = 2**31 - 1
-"""Largest number of steps of a range, so that sums over all people fit 63 bits."""
 
 
 class ByGroup(Query):
@@ -89,44 +87,27 @@ class ByGroup(Query):
             )
         if not self.by.strip():
             raise InputError(f"{argument('by')} must name the groups, got {self.by!r}")
-        if isinstance(self.numbers, Integers) and self.step != 1.0:
-            raise InputError(
-                f"means by group of whole numbers take no {argument('granularity')}; got "
-                f"{self.step:g}",
-                remedy="leave it out",
-            )
-        if not self.length / self.step <= MAX_NUMBER or self.top < 1:
-            raise InputError(
-                f"means by group take 1 to {MAX_NUMBER:,} steps of {format_number(self.step)}, "
-                f"but {self.numbers} has {format_number(self.length / self.step)}",
-                field="granularity",
-                remedy=f"choose another {argument('granularity')}",
-            )
+        _ = self.steps
         return self
+
+    @property
+    def steps(self) -> NumberSteps:
+        return NumberSteps.of(self.of.domain, self.step, "means by group")
 
     @property
     def numbers(self) -> Integers | Interval:
         """Domain of the numbers."""
-        domain = self.of.domain
-        if not isinstance(domain, Integers | Interval):
-            raise PlanError(
-                f"means by group are those of numbers, not of {domain}.",
-                field="domain",
-                remedy="Use Integers or an Interval.",
-            )
-        return domain
+        return self.steps.numbers
 
     @property
     def length(self) -> float:
         """Length of the range of numbers, in units."""
-        return float(self.numbers.high - self.numbers.low)
+        return self.steps.length
 
     @property
     def top(self) -> int:
         """Largest number of steps of a number (the smallest is 0)."""
-        if isinstance(self.numbers, Integers):
-            return self.numbers.high - self.numbers.low
-        return math.ceil(self.length / self.step - 1e-9)
+        return self.steps.top
 
     @property
     def values_in(self) -> Domain:
@@ -184,14 +165,9 @@ class ByGroup(Query):
 
     def between(self, step: float) -> str:
         unit = f" {self.unit}" if self.unit else ""
-        rounded = (
-            ""
-            if isinstance(self.numbers, Integers)
-            else f" in steps of {format_number(self.step)}{unit}"
-        )
         return (
-            f"pairs of {self.by} and number{rounded}; another {self.by} counts as "
-            f"{format_number(self.label_distance or 0.0)}{unit}"
+            f"pairs of {self.by} and number{self.steps.said_in(self.unit)}; another {self.by} "
+            f"counts as {format_number(self.label_distance or 0.0)}{unit}"
         )
 
     @property
@@ -217,8 +193,7 @@ class ByGroup(Query):
     def inputs(self, values: object, step: float, *, clamp: bool = False) -> Inputs:
         domain = self.values_in
         checked = domain.clamped(values) if clamp else domain.validated(values)
-        offsets = (checked[:, 1] - self.numbers.low) / self.step
-        steps = np.clip(np.rint(offsets), 0, self.top).astype(np.int64)
+        steps = self.steps.rounded(checked[:, 1])
         codes = checked[:, 0].astype(np.int64) * (self.top + 1) + steps
         return Inputs(self, codes.reshape(-1, 1))
 
@@ -252,8 +227,7 @@ class ByGroup(Query):
         """
         return group_answer(
             self.groups,
-            self.numbers,
-            self.step,
+            self.steps,
             estimate,
             level,
             simultaneous=simultaneous,
@@ -275,8 +249,7 @@ class ByGroup(Query):
 
 def group_answer(
     groups: Categories,
-    numbers: Integers | Interval,
-    step: float,
+    steps: NumberSteps,
     estimate: Estimate,
     level: float,
     *,
@@ -293,27 +266,19 @@ def group_answer(
         np.split(end, 2)
         for end in estimate.interval(level, simultaneous=simultaneous, method=method)
     )
-    # Rounding real numbers to steps moves a mean by up to half a step.
-    unsure = 0.0 if isinstance(numbers, Integers) else 0.5 * step
-    start, stop = float(numbers.low), float(numbers.high)
-    value = np.clip(start + means * step, start, stop)
-    interval = np.column_stack(
-        [
-            np.clip(start + low[1] * step - unsure, start, stop),
-            np.clip(start + high[1] * step + unsure, start, stop),
-        ]
-    )
+    errors = errors * steps.step
+    interval = steps.intervals(low[1], high[1])
     percent = f"{level * 100:g}"
     columns = {
         "label": list(groups.labels),
         "count": counts,
         f"count_{percent}": _pairs(np.column_stack([low[0], high[0]])),
-        "mean": value,
-        "standard_error": errors * step,
+        "mean": steps.means(means),
+        "standard_error": errors,
         f"interval_{percent}": _pairs(interval),
         "may_be_empty": low[0] < 1.0,
     }
-    return Answer(Table(columns), errors * step, interval)
+    return Answer(Table(columns), errors, interval)
 
 
 def _pairs(rows: Floats) -> list[tuple[float, ...]]:

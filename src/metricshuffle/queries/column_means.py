@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import math
 from functools import cached_property
 from typing import Literal, Self
 
 import numpy as np
 from pydantic import model_validator
 
-from metricshuffle.errors import InputError, argument
+from metricshuffle.errors import InputError
 from metricshuffle.estimation.inversion import IntervalMethod
 from metricshuffle.models import FrozenModel, Positive
-from metricshuffle.numerics.rounding import ROUNDOFF, format_number
 from metricshuffle.numerics.types import Floats, Integers64
+from metricshuffle.queries.number_steps import NumberSteps
 from metricshuffle.queries.query import Answer, Estimate, Inputs
 from metricshuffle.queries.record_query import RecordQuery, interval_pairs
 from metricshuffle.queries.result_table import Table
@@ -28,8 +27,6 @@ from metricshuffle.spaces import (
 )
 
 MAX_COLUMNS = 4096
-MAX_STEPS = 2**31 - 1
-"""Largest number of steps of a range, so that sums over all people fit 63 bits."""
 FINE_STEPS = 2**30
 """Number of steps of a range of real numbers, if no step is given."""
 
@@ -68,34 +65,17 @@ class Means(RecordQuery):
                 field="column",
                 remedy="leave some out",
             )
-        if isinstance(self.domain, Integers) and self.step != 1.0:
-            raise InputError(
-                f"means of columns of whole numbers take no {argument('granularity')} (in Python: "
-                f"step); got {self.step:g}",
-                field="granularity",
-                remedy="leave it out",
-            )
-        if not 1 <= self.length / self.step <= MAX_STEPS:
-            raise InputError(
-                f"means of columns take 1 to {MAX_STEPS:,} steps of {format_number(self.step)}, "
-                f"but {self.domain} has {format_number(self.length / self.step)}",
-                field="granularity",
-                remedy=f"choose another {argument('granularity')}",
-            )
+        _ = self.steps
         return self
 
     @property
-    def length(self) -> float:
-        """Length of the range of a number, in units."""
-        return float(self._end("high") - self._end("low"))
-
-    def _end(self, name: str) -> float:
-        return float(getattr(self.domain, name))
+    def steps(self) -> NumberSteps:
+        return NumberSteps.of(self.domain, self.step, "means of columns")
 
     @property
     def top(self) -> int:
         """Largest number of steps of a number (the smallest is 0)."""
-        return math.ceil(self.length / self.step - 1e-9)
+        return self.steps.top
 
     @property
     def rows(self) -> int:
@@ -139,14 +119,8 @@ class Means(RecordQuery):
         return self.step
 
     def between(self, step: float) -> str:
-        unit = f" {self.unit}" if self.unit else ""
-        rounded = (
-            ""
-            if isinstance(self.domain, Integers)
-            else f" in steps of {format_number(self.step)}{unit}"
-        )
         many = f"{self.rows:,} number{'s' * (self.rows != 1)}"
-        return f"rows of {many}{rounded}, added up over the columns"
+        return f"rows of {many}{self.steps.said_in(self.unit)}, added up over the columns"
 
     @property
     def outcome(self) -> str:
@@ -158,8 +132,7 @@ class Means(RecordQuery):
     def inputs(self, values: object, step: float, *, clamp: bool = False) -> Inputs:
         domain = self.values_in
         checked = domain.clamped(values) if clamp else domain.validated(values)
-        offsets = (checked - self._end("low")) / self.step
-        return Inputs(self, np.clip(np.rint(offsets), 0, self.top).astype(np.int64))
+        return Inputs(self, self.steps.rounded(checked))
 
     def even_inputs(self, people: int, generator: np.random.Generator) -> Inputs:
         return Inputs(self, generator.integers(0, self.top, (people, self.rows), endpoint=True))
@@ -167,14 +140,6 @@ class Means(RecordQuery):
     def true_totals(self, numbers: Integers64) -> Floats:
         """Means in steps; the middle without people."""
         return numbers.mean(axis=0) if len(numbers) else np.full(self.rows, 0.5 * self.top)
-
-    @property
-    def rounding_error(self) -> float:
-        """Largest error of a mean from rounding numbers to steps, in units."""
-        if isinstance(self.domain, Integers):
-            return 0.0
-        largest = max(abs(self._end("low")), abs(self._end("high")))
-        return 0.5 * self.step + 16.0 * ROUNDOFF * largest
 
     def answer(
         self,
@@ -185,20 +150,16 @@ class Means(RecordQuery):
         method: IntervalMethod = "normal",
     ) -> Answer:
         """A row for each column: the mean with its interval. The estimate has means in steps."""
-        start, stop = self._end("low"), self._end("high")
         low, high = estimate.interval(level, simultaneous=simultaneous, method=method)
-        unsure = self.rounding_error
-        values = np.clip(start + estimate.totals * self.step, start, stop)
-        lower = np.clip(start + low * self.step - unsure, start, stop)
-        upper = np.clip(start + high * self.step + unsure, start, stop)
+        interval = self.steps.intervals(low, high)
         errors = estimate.standard_errors * self.step
         columns = {
             "label": list(self.columns),
-            "value": values,
+            "value": self.steps.means(estimate.totals),
             "standard_error": errors,
-            f"interval_{level * 100:g}": interval_pairs(lower, upper),
+            f"interval_{level * 100:g}": interval_pairs(*interval.T),
         }
-        return Answer(Table(columns), errors, np.column_stack([lower, upper]))
+        return Answer(Table(columns), errors, interval)
 
     def __str__(self) -> str:
         names = ", ".join(self.columns[:5]) + (", ..." if self.rows > 5 else "")

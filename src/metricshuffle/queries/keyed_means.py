@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import math
 from functools import cached_property
 from typing import Literal, Self
 
 import numpy as np
 from pydantic import model_validator
 
-from metricshuffle.errors import InputError, PlanError, argument
+from metricshuffle.errors import InputError, argument
 from metricshuffle.estimation.inversion import IntervalMethod
 from metricshuffle.models import FrozenModel, Positive, Whole
 from metricshuffle.numerics.rounding import format_number
 from metricshuffle.numerics.types import Floats, Integers64
-from metricshuffle.queries.by_group import MAX_GROUPS, MAX_NUMBER, group_answer
+from metricshuffle.queries.by_group import MAX_GROUPS, group_answer
+from metricshuffle.queries.number_steps import NumberSteps
 from metricshuffle.queries.query import Answer, Estimate, Inputs
 from metricshuffle.queries.record_query import RecordQuery, even_labels
 from metricshuffle.spaces import (
@@ -77,42 +77,22 @@ class KeyValues(RecordQuery):
                 f"the number of keys, {count:,}, got {self.size!r}",
                 field="size",
             )
-        if isinstance(self.numbers, Integers) and self.step != 1.0:
-            raise InputError(
-                f"means by key of whole numbers take no {argument('granularity')} (in Python: "
-                f"step); got {self.step:g}",
-                field="granularity",
-                remedy="leave it out",
-            )
-        if not self.length / self.step <= MAX_NUMBER or self.top < 1:
-            raise InputError(
-                f"means by key take 1 to {MAX_NUMBER:,} steps of {format_number(self.step)}, but "
-                f"{self.numbers} has {format_number(self.length / self.step)}",
-                field="granularity",
-                remedy=f"choose another {argument('granularity')}",
-            )
+        _ = self.steps
         return self
+
+    @property
+    def steps(self) -> NumberSteps:
+        return NumberSteps.of(self.domain, self.step, "means by key")
 
     @property
     def numbers(self) -> Integers | Interval:
         """Domain of the numbers."""
-        if not isinstance(self.domain, Integers | Interval):
-            raise PlanError(
-                f"means by key are those of numbers, not of {self.domain}.",
-                field="domain",
-                remedy="Use Integers or an Interval.",
-            )
-        return self.domain
-
-    @property
-    def length(self) -> float:
-        """Length of the range of numbers, in units."""
-        return float(self.numbers.high - self.numbers.low)
+        return self.steps.numbers
 
     @property
     def top(self) -> int:
         """Largest number of steps of a number (the smallest is 0)."""
-        return math.ceil(self.length / self.step - 1e-9)
+        return self.steps.top
 
     @property
     def rows(self) -> int:
@@ -162,14 +142,9 @@ class KeyValues(RecordQuery):
 
     def between(self, step: float) -> str:
         unit = f" {self.unit}" if self.unit else ""
-        rounded = (
-            ""
-            if isinstance(self.numbers, Integers)
-            else f" in steps of {format_number(self.step)}{unit}"
-        )
         return (
-            f"keys with numbers{rounded}, added up over the keys; a key that only one of two "
-            f"people holds counts as {format_number(self.absence)}{unit}"
+            f"keys with numbers{self.steps.said_in(self.unit)}, added up over the keys; a key that "
+            f"only one of two people holds counts as {format_number(self.absence)}{unit}"
         )
 
     @property
@@ -191,8 +166,7 @@ class KeyValues(RecordQuery):
         domain = self.values_in
         checked = domain.clamped(values) if clamp else domain.validated(values)
         keys = checked[:, :, 0].astype(np.int64)
-        offsets = (checked[:, :, 1] - self.numbers.low) / self.step
-        steps = np.clip(np.rint(offsets), 0, self.top).astype(np.int64)
+        steps = self.steps.rounded(checked[:, :, 1])
         return Inputs(self, np.where(keys == NOTHING, NOTHING, keys * (self.top + 1) + steps))
 
     def between_inputs(self, first: Integers64, second: Integers64) -> Floats:
@@ -232,8 +206,7 @@ class KeyValues(RecordQuery):
         """A row for each key: people and the mean of their numbers, with intervals."""
         return group_answer(
             self.keys,
-            self.numbers,
-            self.step,
+            self.steps,
             estimate,
             level,
             simultaneous=simultaneous,
