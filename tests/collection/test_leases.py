@@ -16,6 +16,7 @@ import pytest
 from tests.collection.conftest import NewCollection
 from tests.collection.many_hosts import write_identities
 from tests.collection.postgres_pair import PostgresPair, free_port, new_database
+from tests.collection.running import run_aside
 
 from metricshuffle.collection.edge import edge_intake
 from metricshuffle.collection.edge.edge_intake import EdgeIntake
@@ -159,7 +160,7 @@ def test_an_edge_has_the_keys_of_so_many_collections(
             await intake.drain()
             await asyncio.to_thread(intake.close)
 
-    asyncio.run(ask())
+    run_aside(ask())
     store.close()
     assert len(lines) == 1
     assert "keys of 1 collections" in lines[0]
@@ -193,7 +194,7 @@ def test_an_edge_leases_the_keys_of_all_open_collections_before_reports_come(
             await intake.drain()
             await asyncio.to_thread(intake.close)
 
-    asyncio.run(wait())
+    run_aside(wait())
     store.close()
     assert {line.digest for line in office.leases.all()} == digests
     assert len(office.leases.all()) == 2

@@ -5,7 +5,6 @@ Each test of a construction that was refuted shows that it does lose, and that o
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
 import secrets
 import signal
@@ -22,6 +21,7 @@ import httpx
 import pytest
 from tests.collection.conftest import NewCollection
 from tests.collection.postgres_pair import PostgresPair, new_database
+from tests.collection.running import run_aside
 from tests.collection.store_contents import added, entry, fresh_tickets
 
 from metricshuffle.collection.keys import AnalystKey, CollectionKeys, KeyFolder, analyst_of
@@ -380,7 +380,7 @@ def test_a_release_is_answered_only_once_a_standby_has_its_state(
                 ) as answer:
                     return answer.status_code
 
-        return asyncio.run(ask())
+        return run_aside(ask())
 
     assert fetch() == 425
     with visible_on_the_primary_only(pair, lambda: hub.move(digest, "erased", "released")):
