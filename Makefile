@@ -69,12 +69,12 @@ docs-check: $(STAMP)
 bench: $(STAMP)
 	$(BIN)/python -m benchmarks --output benchmarks/results.json
 
-$(STAMP): requirements.lock pyproject.toml packages/papers/pyproject.toml
+$(STAMP): requirements.lock pyproject.toml packages/papers/pyproject.toml packages/places/pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit("metricshuffle needs Python 3.11 or newer, but $(PYTHON) is " + sys.version.split()[0] + "; try: make PYTHON=python3.12" if sys.version_info < (3, 11) else 0)'
 	@$(PYTHON) -c 'import venv, ensurepip' 2>/dev/null || { echo "$(PYTHON) cannot make virtual environments; install its venv module (on Debian: apt-get install python3-venv)."; exit 1; }
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable . --editable packages/papers
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable . --editable packages/papers --editable packages/places
 	@echo "compiling (once) ..."
 	@$(BIN)/metricshuffle amplify --randomizer krr --options 10 --local-epsilon 1 --users 1000000 --delta 1e-6 --json > /dev/null
 	@$(BIN)/metricshuffle amplify --randomizer metric --distance 1 --reach 2 --users 1000 --delta 1e-6 --json > /dev/null

@@ -115,6 +115,7 @@ def test_only_files_with_those_hashes_are_installed() -> None:
     makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
     installed = [line for line in makefile.splitlines() if "pip install" in line]
     assert len(installed) == 3
-    own = "--no-deps --no-build-isolation --editable . --editable packages/papers"
+    ours = " --editable ".join((".", "packages/papers", "packages/places"))
+    own = f"--no-deps --no-build-isolation --editable {ours}"
     for line in installed:
         assert ("--require-hashes -r requirements" in line) != (own in line), line

@@ -87,20 +87,28 @@ def test_the_wheel_holds_what_is_not_python_too(built: Path) -> None:
     assert any(name.endswith("licenses/LICENSE") for name in names)
 
 
-def test_the_wheel_of_the_papers_holds_the_papers_and_brings_the_commands(tmp_path: Path) -> None:
-    """Built as pip builds it. It needs the package of the same version, and holds nothing of it."""
-    build = [
-        sys.executable,
-        *PIP,
-        "wheel",
-        "--no-deps",
-        "--no-build-isolation",
-        "-w",
-        str(tmp_path),
-        str(ROOT / "packages" / "papers"),
-    ]
+def build_wheel(package: str, folder: Path) -> Path:
+    """Build the wheel of a distribution of `packages`, as pip builds it."""
+    words = ["wheel", "--no-deps", "--no-build-isolation", "-w", str(folder)]
+    build = [sys.executable, *PIP, *words, str(ROOT / "packages" / package)]
     subprocess.run(build, check=True, capture_output=True)
-    with zipfile.ZipFile(next(tmp_path.glob("metricshuffle_papers-*.whl"))) as wheel:
+    return next(folder.glob(f"metricshuffle_{package}-*.whl"))
+
+
+def test_the_wheel_of_places_holds_the_data_and_its_licence(tmp_path: Path) -> None:
+    with zipfile.ZipFile(build_wheel("places", tmp_path)) as wheel:
+        names = set(wheel.namelist())
+        about = wheel.read(next(name for name in names if name.endswith("METADATA"))).decode()
+    assert {"outlines.npz", "towns.tsv.gz", "__init__.py", "py.typed"} == {
+        name.partition("/")[2] for name in names if ".dist-info/" not in name
+    }
+    assert any(name.endswith("licenses/LICENSE-data.md") for name in names)
+    assert f"Version: {metricshuffle.__version__}\n" in about
+
+
+def test_the_wheel_of_the_papers_holds_the_papers_and_brings_the_commands(tmp_path: Path) -> None:
+    """It needs the package of the same version, and holds nothing of it."""
+    with zipfile.ZipFile(build_wheel("papers", tmp_path)) as wheel:
         names = set(wheel.namelist())
         points = wheel.read(
             next(name for name in names if name.endswith("entry_points.txt"))

@@ -17,7 +17,7 @@ HEAD = """# Other people's software
 
 What the lock files name, with its licence, and the files of other projects in this repository.
 `python -m tools.licences` writes this page. The wheel of metricshuffle contains the vendored files
-and the packages of `src/metricshuffle/report/static/NOTICE.txt`; it depends on the others.
+in `src` and the packages of `src/metricshuffle/report/static/NOTICE.txt`; it depends on the others.
 
 """
 UNKNOWN = "not stated"

@@ -35,6 +35,7 @@ VERSION_FILES = (
     "pyproject.toml",
     "CITATION.cff",
     "packages/papers/pyproject.toml",
+    "packages/places/pyproject.toml",
     "clients/js/package.json",
     "clients/js/package-lock.json",
     "clients/java/manifest.txt",
@@ -97,7 +98,10 @@ def package_version(root: Path = ROOT) -> str:
 def stated_versions(root: Path = ROOT) -> dict[str, str]:
     """Every place that states the version, with what it states."""
     project = tomllib.loads((root / "pyproject.toml").read_text())["project"]
-    papers = tomllib.loads((root / "packages/papers/pyproject.toml").read_text())["project"]
+    papers, places = (
+        tomllib.loads((root / "packages" / name / "pyproject.toml").read_text())["project"]
+        for name in ("papers", "places")
+    )
     citation = re.search(r"^version: (\S+)$", (root / "CITATION.cff").read_text(), re.M)
     pins = [
         line.partition("==")[2]
@@ -117,6 +121,7 @@ def stated_versions(root: Path = ROOT) -> dict[str, str]:
         "pyproject.toml": project["version"],
         "CITATION.cff": citation[1] if citation else "none",
         "packages/papers/pyproject.toml": papers["version"],
+        "packages/places/pyproject.toml": places["version"],
         **{f"dependency {place} of packages/papers": pin for place, pin in enumerate(pins)},
         "clients/js/package.json": python_version(client["version"]),
         "clients/js/package-lock.json": python_version(lock["version"]),
@@ -187,9 +192,9 @@ def check_tree(version: str) -> str:
 
 
 def build_wheels(folder: Path, root: Path = ROOT) -> list[Path]:
-    """Build the wheels and source archives of both distributions into a folder."""
+    """Build the wheels and source archives of all distributions into a folder."""
     environment = {**os.environ, "SOURCE_DATE_EPOCH": EPOCH}
-    for project in (root, root / "packages" / "papers"):
+    for project in (root, root / "packages" / "papers", root / "packages" / "places"):
         subprocess.run(  # noqa: S603 - our own builder
             [sys.executable, "-m", "hatchling", "build", "-d", str(folder)],
             cwd=project,

@@ -22,14 +22,9 @@ from metricshuffle.report.charts.interval_charts import (
     number_chart,
     percent,
 )
+from metricshuffle.report.charts.map_layers import Background
 from metricshuffle.report.charts.map_scales import legend_shares, scale_bar
-from metricshuffle.report.charts.release_maps import (
-    INSET_SHARE,
-    Background,
-    View,
-    cells_map,
-    place_map,
-)
+from metricshuffle.report.charts.release_maps import INSET_SHARE, View, cells_map, place_map
 from metricshuffle.report.charts.vega import BLUE, PHONE_WIDTH, WATER
 from metricshuffle.report.map_page import page
 from metricshuffle.spaces import (

@@ -13,7 +13,7 @@ from metricshuffle.errors import InputError
 
 if TYPE_CHECKING:
     from metricshuffle.collection.terms import Collection
-    from metricshuffle.report.charts.release_maps import Background
+    from metricshuffle.report.charts.map_layers import Background
 
 NAME = "index.html"
 
@@ -46,9 +46,10 @@ def join_page(
         Path | None,
         typer.Option(
             "--background",
-            metavar="FILE.geojson",
+            metavar="places|FILE.geojson",
             help=(
-                "GeoJSON file with lines and areas to draw on the map, in longitude and latitude."
+                "What to draw on the map: `places` (see `metricshuffle map --help`), or a GeoJSON "
+                "file with lines and areas, in longitude and latitude."
             ),
         ),
     ] = None,
@@ -114,7 +115,7 @@ def _drawn(collection: Collection, background: Path | None) -> Background | None
     """Read the background of a map, if one was given."""
     if background is None:
         return None
-    from metricshuffle.report.map_background import read_background
+    from metricshuffle.report.gazetteer import load_background
     from metricshuffle.spaces import Grid
 
     grid = collection.task.query.values_in
@@ -122,4 +123,4 @@ def _drawn(collection: Collection, background: Path | None) -> Background | None
         raise InputError(
             f"--background is for maps, and this is a {collection.task.query.title}; leave it out."
         )
-    return read_background(background, grid)
+    return load_background(background, grid)

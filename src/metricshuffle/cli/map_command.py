@@ -58,10 +58,11 @@ def map_release(
         Path | None,
         typer.Option(
             "--background",
-            metavar="FILE.geojson",
+            metavar="places|FILE.geojson",
             help=(
-                "GeoJSON file with lines, areas and named points (property `name`) to draw on the "
-                "map, in longitude and latitude."
+                "What to draw on the map: `places` (towns, coasts and borders, with `pip install "
+                "metricshuffle-places`), or a GeoJSON file with lines, areas and named points "
+                "(property `name`), in longitude and latitude."
             ),
         ),
     ] = None,
@@ -124,7 +125,7 @@ def _content(release: Release, kind: str, level: float, background: Path | None)
     map_background = None
     if background is not None:
         from metricshuffle.cli.console import note
-        from metricshuffle.report.map_background import read_background
+        from metricshuffle.report.gazetteer import load_background
 
         grid = release.query.values_in
         if isinstance(grid, Zones | ZonePairs):
@@ -135,7 +136,7 @@ def _content(release: Release, kind: str, level: float, background: Path | None)
             raise InputError(
                 f"--background is for maps, and this is a {release.query.title}; leave it out."
             )
-        map_background = read_background(background, grid)
+        map_background = load_background(background, grid)
         if not (map_background.areas or map_background.lines or map_background.names):
             note(
                 f"Nothing in {background} lies on the map (lines, areas, and points with a "

@@ -12,7 +12,7 @@ import numpy as np
 from metricshuffle.errors import InputError
 from metricshuffle.files import read_bytes
 from metricshuffle.numerics.types import Floats
-from metricshuffle.report.charts.release_maps import Background
+from metricshuffle.report.charts.map_layers import Background
 from metricshuffle.spaces import Box, Grid
 from metricshuffle.spaces.grid import METRES
 
@@ -37,11 +37,7 @@ def read_background(path: Path, grid: Grid) -> Background:
 
     Raises InputError if the file is not GeoJSON, or is too large to draw.
     """
-    if grid.box is None:
-        raise InputError(
-            "a background needs a release on a map: the grid of this one has no latitudes "
-            "and longitudes."
-        )
+    box = boxed(grid)
     too_large = InputError(
         f"{path} has more than {MAX_FILE_BYTES // 2**20} MB; cut it to the map or simplify "
         "it first."
@@ -57,14 +53,27 @@ def read_background(path: Path, grid: Grid) -> Background:
         raise InputError(f"{path} is not GeoJSON: it cannot be read as JSON ({error}).") from None
     try:
         shapes = list(_geometries(read, "the file"))
-        return _on_grid(shapes, grid, grid.box)
+        return background_on(shapes, grid, box)
     except InputError as error:
         raise InputError(f"cannot use {path} as a background: {error}") from None
 
 
-def _on_grid(shapes: list[Shape], grid: Grid, box: Box) -> Background:
+def boxed(grid: Grid) -> Box:
+    """Box in degrees of a grid; InputError if it has none."""
+    if grid.box is None:
+        raise InputError(
+            "a background needs a release on a map: the grid of this one has no latitudes "
+            "and longitudes."
+        )
+    return grid.box
+
+
+def background_on(
+    shapes: list[Shape], grid: Grid, box: Box, *, max_names: int = MAX_NAMES, source: str = ""
+) -> Background:
+    """Project shapes in degrees, and clip them to the grid."""
     plane: Rectangle = (0.0, 0.0, grid.width * grid.cell, grid.height * grid.cell)
-    degrees_around = _around(grid)
+    degrees_around = around_of(grid)
     step = (
         max(degrees_around[2] - degrees_around[0], degrees_around[3] - degrees_around[1])
         * MAX_EDGE_LENGTH
@@ -79,7 +88,7 @@ def _on_grid(shapes: list[Shape], grid: Grid, box: Box) -> Background:
     lines = []
     names: list[tuple[str, float, float]] = []
     for kind, coordinates, where, name in shapes:
-        if kind == "Point" and name and len(names) < MAX_NAMES:
+        if kind == "Point" and name and len(names) < max_names:
             ((east, north),) = projected(_positions([coordinates], where))
             if 0.0 <= east <= plane[2] and 0.0 <= north <= plane[3]:
                 names.append((name, float(east), float(north)))
@@ -102,10 +111,10 @@ def _on_grid(shapes: list[Shape], grid: Grid, box: Box) -> Background:
             f"it has {count:,} points on the map, and up to {MAX_DRAWN_POINTS:,} are "
             "drawn; simplify it first."
         )
-    return Background(tuple(areas), tuple(lines), tuple(names))
+    return Background(tuple(areas), tuple(lines), tuple(names), source)
 
 
-def _around(grid: Grid) -> Rectangle:
+def around_of(grid: Grid) -> Rectangle:
     """Degrees that certainly contain the grid, so that distant shapes need no projection."""
     edges = np.linspace(0.0, 1.0, 17)
     across, up = np.meshgrid(edges * grid.width * grid.cell, edges * grid.height * grid.cell)

@@ -18,7 +18,7 @@ from metricshuffle.report.charts.answer_charts import (
     share_label,
 )
 from metricshuffle.report.charts.interval_charts import percent
-from metricshuffle.report.charts.release_maps import Background
+from metricshuffle.report.charts.map_layers import Background
 from metricshuffle.report.components import Figure, GuaranteeLine, TextTable
 from metricshuffle.report.plan_view import release_facts
 from metricshuffle.report.template_engine import render_template

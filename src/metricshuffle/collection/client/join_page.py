@@ -28,7 +28,7 @@ from metricshuffle.tasks.task import Task
 
 if TYPE_CHECKING:
     from metricshuffle.numerics.types import Floats
-    from metricshuffle.report.charts.release_maps import Background
+    from metricshuffle.report.charts.map_layers import Background
 
 MAX_LISTED_LABELS = 12
 """Maximum number of labels that are listed; more are chosen from a menu."""

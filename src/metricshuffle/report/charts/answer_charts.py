@@ -27,7 +27,8 @@ from metricshuffle.report.charts.interval_charts import (
     percent,
     steps_chart,
 )
-from metricshuffle.report.charts.release_maps import Background, cells_map, place_map, place_on_map
+from metricshuffle.report.charts.map_layers import Background
+from metricshuffle.report.charts.release_maps import cells_map, place_map, place_on_map
 from metricshuffle.report.charts.vega import Spec
 from metricshuffle.report.charts.zone_maps import zones_map
 from metricshuffle.spaces import (

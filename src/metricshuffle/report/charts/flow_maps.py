@@ -7,13 +7,8 @@ import math
 import numpy as np
 
 from metricshuffle.numerics.types import Floats, Mask
-from metricshuffle.report.charts.release_maps import (
-    Background,
-    ShadedParts,
-    View,
-    grid_of_box,
-    shaded_map,
-)
+from metricshuffle.report.charts.map_layers import Background
+from metricshuffle.report.charts.release_maps import ShadedParts, View, grid_of_box, shaded_map
 from metricshuffle.report.charts.vega import Spec
 from metricshuffle.report.charts.zone_maps import (
     DISC_CORNERS,

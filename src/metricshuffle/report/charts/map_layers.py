@@ -2,9 +2,25 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 
+from metricshuffle.numerics.types import Floats
 from metricshuffle.report.charts.vega import Spec
+
+
+@dataclass(frozen=True, eq=False)
+class Background:
+    """Areas and lines of a map, in units from the south-west corner of the grid."""
+
+    areas: tuple[tuple[Floats, ...], ...] = ()
+    """For each area, its outer ring (counter-clockwise) and those of its holes (clockwise)."""
+    lines: tuple[Floats, ...] = ()
+    names: tuple[tuple[str, float, float], ...] = ()
+    """Names of places with their points, the most important first."""
+    source: str = ""
+    """Whom the map must name as the source of lines and names."""
 
 
 def shape_layer(kind: str, coordinates: object, clip: bool = False, **style: object) -> Spec:

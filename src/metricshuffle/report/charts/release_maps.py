@@ -14,7 +14,7 @@ import numpy as np
 from metricshuffle.numerics.rounding import format_number
 from metricshuffle.numerics.types import Floats, Mask
 from metricshuffle.queries.query import Answer
-from metricshuffle.report.charts.map_layers import mark_layer, shape_layer, text_layer
+from metricshuffle.report.charts.map_layers import Background, mark_layer, shape_layer, text_layer
 from metricshuffle.report.charts.map_scales import (
     MAX_BORDERED_CELLS,
     SHADE_COUNT,
@@ -56,17 +56,6 @@ NAME_LETTER_WIDTH = 6.2  # of a name of a place, on average
 HALO = "#ffffff"  # around names; style.css makes it the colour of the card
 CELL_WORDS = ("full cell", "small square or blank")
 CELLS_PER_SIDE = 1000.0  # along the longer side of a map without a grid
-
-
-@dataclass(frozen=True, eq=False)
-class Background:
-    """Areas and lines of a map, in units from the south-west corner of the grid."""
-
-    areas: tuple[tuple[Floats, ...], ...] = ()
-    """For each area, its outer ring (counter-clockwise) and those of its holes (clockwise)."""
-    lines: tuple[Floats, ...] = ()
-    names: tuple[tuple[str, float, float], ...] = ()
-    """Names of places with their points, the most important first."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -548,6 +537,8 @@ def _background(view: View, background: Background | None) -> tuple[list[Spec], 
         if rings or lines
         else []
     )
+    if background.source and (lines or background.names):
+        above.append(text_layer(background.source, 4.0, view.height - 7.0, MUTED, fontSize=9))
     return beneath, [*above, *_place_names(view, background)]
 
 

@@ -7,14 +7,9 @@ import math
 import numpy as np
 
 from metricshuffle.numerics.types import Floats, Mask
+from metricshuffle.report.charts.map_layers import Background
 from metricshuffle.report.charts.map_scales import MAX_BORDERED_CELLS
-from metricshuffle.report.charts.release_maps import (
-    Background,
-    ShadedParts,
-    View,
-    grid_of_box,
-    shaded_map,
-)
+from metricshuffle.report.charts.release_maps import ShadedParts, View, grid_of_box, shaded_map
 from metricshuffle.report.charts.vega import Spec
 from metricshuffle.spaces import Grid, Places, Zones
 from metricshuffle.spaces.geographic_box import HIGHEST_LATITUDE
