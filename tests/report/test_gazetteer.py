@@ -56,7 +56,8 @@ def test_a_map_of_a_country_has_borders_and_few_names() -> None:
     assert len(background.names) == MAX_TOWNS
     assert {"Amsterdam", "Rotterdam"} <= {name for name, _, _ in background.names}
     assert len(background.lines) > 5
-    shares = np.full(NETHERLANDS.size, 1.0 / NETHERLANDS.size)
+    cells = NETHERLANDS.width * NETHERLANDS.height
+    shares = np.full(cells, 1.0 / cells)
     drawn = json.dumps(cells_map(NETHERLANDS, shares, None, "95 %", "share", background))
     assert metricshuffle_places.SOURCE in drawn
     assert "Rotterdam" in drawn
