@@ -95,14 +95,18 @@ def build_wheel(package: str, folder: Path) -> Path:
     return next(folder.glob(f"metricshuffle_{package}-*.whl"))
 
 
+PLACES = ROOT / "packages" / "places" / "src" / "metricshuffle_places"
+
+
 def test_the_wheel_of_places_holds_the_data_and_its_licence(tmp_path: Path) -> None:
     with zipfile.ZipFile(build_wheel("places", tmp_path)) as wheel:
         names = set(wheel.namelist())
         about = wheel.read(next(name for name in names if name.endswith("METADATA"))).decode()
-    assert {"outlines.npz", "towns.tsv.gz", "__init__.py", "py.typed"} == {
+    assert {path.name for path in PLACES.iterdir() if path.is_file()} == {
         name.partition("/")[2] for name in names if ".dist-info/" not in name
     }
-    assert any(name.endswith("licenses/LICENSE-data.md") for name in names)
+    for licence in ("data.md", "maplibre.txt"):
+        assert any(name.endswith(f"licenses/LICENSE-{licence}") for name in names)
     assert f"Version: {metricshuffle.__version__}\n" in about
 
 

@@ -66,6 +66,16 @@ def map_release(
             ),
         ),
     ] = None,
+    pannable: Annotated[
+        bool,
+        typer.Option(
+            "--pannable",
+            help=(
+                "Make the .html page's map one that can be moved and zoomed, offline (needs `pip "
+                "install metricshuffle-places`)."
+            ),
+        ),
+    ] = False,
     level: Annotated[
         float, number_option("--level", "L", "Confidence level of the intervals.")
     ] = 0.95,
@@ -78,6 +88,8 @@ def map_release(
         raise InputError(f"--level must lie strictly between 0 and 1, got {level:g}.")
     if background is not None and kind not in DRAWN:
         raise InputError(f"--background is drawn in .html, .svg and .png files, not in .{kind}.")
+    if pannable and kind != "html":
+        raise InputError(f"--pannable is for .html files, not for .{kind}.")
     writable(output, release_file, *([background] if background else []))
     if kind in DRAWN:
         from metricshuffle.report.template_engine import require_report_extra
@@ -88,7 +100,11 @@ def map_release(
 
     with show_progress("Drawing"):
         release = load_release(release_file)
-        content = _content(release, kind, level, background)
+        content = (
+            _pannable_page(release, level, background)
+            if pannable
+            else _content(release, kind, level, background)
+        )
     with atomic_file(output, "w" if isinstance(content, str) else "wb") as stream:
         stream.write(content)
     _print_summary(release, output, kind, level, as_json=as_json, to_screen=to_screen)
@@ -105,6 +121,12 @@ def _kind(output: Path, format: str | None) -> str:
             ".png, .geojson or .csv; else add --format."
         )
     return ENDINGS[ending]
+
+
+def _pannable_page(release: Release, level: float, background: Path | None) -> str:
+    from metricshuffle.report.pannable_map import pannable_page
+
+    return pannable_page(release, level, background)
 
 
 def _content(release: Release, kind: str, level: float, background: Path | None) -> str | bytes:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from importlib import import_module
 from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from metricshuffle.errors import InputError, MissingExtra
 from metricshuffle.report.map_background import (
+    Rectangle,
     Shape,
     around_of,
     background_on,
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
     from metricshuffle.spaces import Grid
 
 GAZETTEER = Path("places")
+"""Background that is no file but the data of metricshuffle-places."""
 MAX_TOWNS = 15
 """Names on one map; more would hide its colours."""
 OUTLINED_METRES = 100_000.0
@@ -34,30 +37,42 @@ def load_background(source: Path, grid: Grid) -> Background:
     return draw_gazetteer(grid) if source == GAZETTEER else read_background(source, grid)
 
 
-def draw_gazetteer(grid: Grid) -> Background:
-    """Return the largest towns on a map and, on maps of 100 km and more, coasts and borders."""
+def require_places() -> ModuleType:
+    """Import the data; raises MissingExtra with what to install."""
     try:
-        places = import_module("metricshuffle_places")
+        return import_module("metricshuffle_places")
     except ImportError as missing:
         raise MissingExtra(
-            "Names of places are in the distribution metricshuffle-places; install it with: pip "
-            "install metricshuffle-places (or give --background a GeoJSON file of your own)."
+            "Names of places and maps that can be panned are in the distribution "
+            "metricshuffle-places; install it with: pip install metricshuffle-places"
         ) from missing
+
+
+def draw_gazetteer(grid: Grid) -> Background:
+    """Return the largest towns on a map and, on maps of 100 km and more, coasts and borders."""
+    places = require_places()
     box = boxed(grid)
-    west, south, east, north = around_of(grid)
-    names, degrees = places.load_towns()
-    inside = np.all((degrees >= (west, south)) & (degrees <= (east, north)), axis=1)
-    shapes: list[Shape] = [
-        ("Point", degrees[town], "a town", names[town]) for town in np.flatnonzero(inside).tolist()
+    outlined = max(grid.width, grid.height) * grid.cell * METRES[grid.unit] >= OUTLINED_METRES
+    shapes = [
+        shape for shape in places_around(places, around_of(grid)) if outlined or shape[0] == "Point"
     ]
-    if max(grid.width, grid.height) * grid.cell * METRES[grid.unit] >= OUTLINED_METRES:
-        shapes += [
-            ("LineString", line.tolist(), "an outline", "")
-            for line in places.load_outlines()
-            if np.all(line.min(axis=0) <= (east, north))
-            and np.all(line.max(axis=0) >= (west, south))
-        ]
     try:
         return background_on(shapes, grid, box, max_names=MAX_TOWNS, source=places.SOURCE)
     except InputError as error:
         raise InputError(f"the outlines cannot be drawn: {error}") from None
+
+
+def places_around(places: ModuleType, around: Rectangle) -> list[Shape]:
+    """Outlines and towns in a box of degrees, the largest towns first."""
+    west, south, east, north = around
+    lines: list[Shape] = [
+        ("LineString", line.tolist(), "an outline", "")
+        for line in places.load_outlines()
+        if np.all(line.min(axis=0) <= (east, north)) and np.all(line.max(axis=0) >= (west, south))
+    ]
+    names, degrees = places.load_towns()
+    inside = np.all((degrees >= (west, south)) & (degrees <= (east, north)), axis=1)
+    return lines + [
+        ("Point", degrees[town].tolist(), "a town", names[town])
+        for town in np.flatnonzero(inside).tolist()
+    ]

@@ -38,6 +38,15 @@ def read_background(path: Path, grid: Grid) -> Background:
     Raises InputError if the file is not GeoJSON, or is too large to draw.
     """
     box = boxed(grid)
+    shapes = read_shapes(path)
+    try:
+        return background_on(shapes, grid, box)
+    except InputError as error:
+        raise InputError(f"cannot use {path} as a background: {error}") from None
+
+
+def read_shapes(path: Path) -> list[Shape]:
+    """Read the single lines, areas and points of a GeoJSON file; InputError if it is not one."""
     too_large = InputError(
         f"{path} has more than {MAX_FILE_BYTES // 2**20} MB; cut it to the map or simplify "
         "it first."
@@ -52,8 +61,7 @@ def read_background(path: Path, grid: Grid) -> Background:
     except (ValueError, RecursionError) as error:
         raise InputError(f"{path} is not GeoJSON: it cannot be read as JSON ({error}).") from None
     try:
-        shapes = list(_geometries(read, "the file"))
-        return background_on(shapes, grid, box)
+        return list(_geometries(read, "the file"))
     except InputError as error:
         raise InputError(f"cannot use {path} as a background: {error}") from None
 

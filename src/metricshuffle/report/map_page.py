@@ -29,12 +29,19 @@ MAX_TABLE_ROWS = 500
 """Maximum rows of the table on the page; a CSV file has all."""
 
 
-def page(release: Release, level: float = 0.95, background: Background | None = None) -> str:
-    """Return one self-contained HTML document."""
+def page(
+    release: Release,
+    level: float = 0.95,
+    background: Background | None = None,
+    *,
+    template: str = "release_map.html.jinja",
+    **more: object,
+) -> str:
+    """Return one self-contained HTML document; `more` is what another template needs."""
     chart = answer_chart(release, level, name="map", background=background)
     numbers, left_out = numbers_table(release, level)
     return render_template(
-        "release_map.html.jinja",
+        template,
         heading=_heading(release),
         title=release.title,
         question=release.question,
@@ -50,6 +57,7 @@ def page(release: Release, level: float = 0.95, background: Background | None = 
         numbers=numbers,
         left_out=left_out,
         task=release.plan,
+        **more,
     )
 
 

@@ -1,4 +1,4 @@
-"""Names of towns and outlines of countries, in degrees.
+"""Names of towns and outlines of countries, in degrees, and MapLibre for maps that can be panned.
 
 Sources: Natural Earth (outlines), GeoNames (towns, CC BY 4.0); see LICENSE-data.md.
 """
@@ -12,7 +12,7 @@ from importlib.resources import files
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["SOURCE", "load_outlines", "load_towns"]
+__all__ = ["SOURCE", "load_outlines", "load_script", "load_style", "load_towns"]
 
 SOURCE = "Natural Earth; GeoNames (CC BY 4.0)"
 """What a map that uses the data says about it."""
@@ -47,3 +47,14 @@ def load_towns() -> tuple[tuple[str, ...], Floats]:
     rows = [line.split("\t") for line in text.splitlines()]
     degrees = np.array([(longitude, latitude) for _, latitude, longitude in rows], np.float64)
     return tuple(row[0] for row in rows), degrees
+
+
+def load_script() -> str:
+    """MapLibre GL JS, for a page that loads nothing."""
+    text = (files(__name__) / "maplibre-gl.js").read_text(encoding="utf-8")
+    return text.partition("//# sourceMappingURL")[0]
+
+
+def load_style() -> str:
+    """Style sheet of MapLibre GL JS."""
+    return (files(__name__) / "maplibre-gl.css").read_text(encoding="utf-8")
