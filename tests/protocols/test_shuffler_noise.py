@@ -588,6 +588,30 @@ def test_more_dummies_than_allowed_are_refused_with_what_fits() -> None:
     assert protocol.dummies == 108 == plan.choice.dummies
 
 
+@pytest.mark.thorough
+def test_as_many_labels_as_the_cap_on_dummies_allows() -> None:
+    """27 dummies each: 370,370 labels fit 10 million, a person sends one message of 19 bits."""
+    most = ms.Categories([str(code) for code in range(370_370)])
+    plan, protocol = made(ms.Histogram(most), ms.Target(1, 1e-6, 1), 5000)
+    assert (protocol.radius, protocol.sizes) == (27, (370_370,))
+    assert (plan.choice.messages_per_user, plan.choice.bits_per_user) == (1, 19)
+    release = plan.run(["7"] * 3000 + ["370369"] * 2000)
+    released = np.asarray(release.estimate.possible)
+    assert released[[7, 370_369]] == pytest.approx([0.6, 0.4], abs=0.05)
+    more = ms.Histogram(ms.Categories([*most.labels, "one more"]))
+    with pytest.raises(InputError, match="370,370 parts would fit"):
+        made(more, ms.Target(1, 1e-6, 1), 5000)
+    with pytest.raises(InputError, match="2 to 1,048,576 values"):
+        ms.Histogram(ms.Categories([str(code) for code in range(2**20 + 1)]))
+
+
+def test_vectors_have_no_more_coordinates_than_before() -> None:
+    plan = ms.plan(LABELS, ms.Target(1, 1e-6, 1), 300, protocols=["noisy-vectors"], floor="never")
+    forged = plan.protocol.model_copy(update={"coordinates": 4097})
+    with pytest.raises(PlanError, match="up to 4,096 coordinates"):
+        forged.check(LABELS)
+
+
 # Forged tasks
 
 

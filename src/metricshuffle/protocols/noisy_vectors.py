@@ -35,7 +35,7 @@ from metricshuffle.protocols.features import (
     QueryFeatures,
     space_of,
 )
-from metricshuffle.protocols.features.feature_set import feature_table
+from metricshuffle.protocols.features.feature_set import MAX_COORDINATES, feature_table
 from metricshuffle.protocols.frequencies import AnyRandomizer
 from metricshuffle.protocols.protocol import Account, Layout, Protocol, single_person_guarantee
 from metricshuffle.protocols.tally import Shuffled, Tally
@@ -316,6 +316,11 @@ class NoisyVectors(FeatureEstimates, Protocol):
                 f"{self.trusted} takes whole vectors with whole noise; the task is damaged."
             )
         self._check_features(query)
+        if self.coordinates > MAX_COORDINATES:
+            raise PlanError(
+                f"vectors have up to {MAX_COORDINATES:,} coordinates, not {self.coordinates:,}; the "
+                "task is damaged."
+            )
         if self.sharers < 1 or len(self.features.ranges(space)[0]) != self.coordinates:
             raise PlanError(
                 f"the features of this query are not the {self.coordinates:,} that the "
