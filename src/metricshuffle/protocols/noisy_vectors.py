@@ -32,6 +32,7 @@ from metricshuffle.protocols.feature_estimates import FeatureEstimates
 from metricshuffle.protocols.features import (
     AnyFeatures,
     Features,
+    GroupFeatures,
     QueryFeatures,
     space_of,
 )
@@ -290,12 +291,15 @@ class NoisyVectors(FeatureEstimates, Protocol):
     # What a liar can do
 
     def lies(self, query: Query, liars: int) -> NDArray[np.generic]:
-        """One liar adds half of the modulus to the first half of the sums, which nothing prevents.
+        """One liar adds half of the modulus to half of the sums, which nothing prevents.
 
-        Added to all sums, it would not change the shares of people who are spread evenly.
+        Added to all sums, it would not change the shares of people who are spread evenly. Means by
+        group are ratios of two sums, of which the first gets it.
         """
         rows = np.zeros((liars, self.coordinates), dtype=np.int64)
-        rows[:1, : max(1, self.coordinates // 2)] = (self.modulus or 0) // 2
+        paired = isinstance(self.features, GroupFeatures)
+        half = slice(None, None, 2) if paired else slice(max(1, self.coordinates // 2))
+        rows[:1, half] = (self.modulus or 0) // 2
         return self.packed.residues(rows, Randomness.system())
 
     # What it hides
@@ -318,8 +322,8 @@ class NoisyVectors(FeatureEstimates, Protocol):
         self._check_features(query)
         if self.coordinates > MAX_COORDINATES:
             raise PlanError(
-                f"vectors have up to {MAX_COORDINATES:,} coordinates, not {self.coordinates:,}; the "
-                "task is damaged."
+                f"vectors have up to {MAX_COORDINATES:,} coordinates, not {self.coordinates:,}; "
+                "the task is damaged."
             )
         if self.sharers < 1 or len(self.features.ranges(space)[0]) != self.coordinates:
             raise PlanError(

@@ -323,19 +323,22 @@ class ShufflerNoise(FeatureEstimates, Protocol):
         the simplex has the Jacobian I - 11'/k on its support of k cells, which maps a difference of
         two unit vectors to changes of at most 1, and of 2 in all. Isotonic regression is a minimum
         of maxima of means, so it moves by no more than its input does. QED
-        Numbers for wider ramps, and for values that are randomized first, are not certified. Boxes
-        and levels have no number for shares, because liars may send parts that fit no point.
+        Numbers for wider ramps, for values that are randomized first, and for levels of a tree
+        under users' items are not certified. Boxes have no number, and levels none for shares,
+        because liars may send parts that fit no point.
         """
         moved = DAMAGE_SLACK / people
         exact = self.floor is None and not self.drawn and self.identifies_points
-        if query.items is not None:
-            return Damage(query.diameter * moved, certified=exact)
+        if self.features.kind == "shifted-boxes":
+            return NO_LIMIT
         if self.floor is not None:
             try:
                 lowest, highest = Inversion.of(self.floor).contributions
             except NotCertified:
                 return NO_LIMIT
             moved *= float((highest - lowest).max())
+        if query.items is not None:
+            return Damage(query.diameter * moved, certified=exact)
         if self._complementary:
             return Damage(moved * min(2, len(self.sizes)), certified=exact)
         return Damage(moved, certified=exact) if len(self.sizes) == 1 else NO_LIMIT
