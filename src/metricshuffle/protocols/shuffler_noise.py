@@ -63,6 +63,7 @@ UNSEALED = (
     "Reports in files are not sealed, and it reads the values there; sealed ones it reads with the "
     "analyst's help."
 )
+SEALED = "Reports were sealed, and it reads them with the analyst's help only."
 REPEATED_NOISE = (
     "The publisher added as many dummies again, which the shuffler does not know: with its own it "
     "learns no more from this tally than others, if it does not see the batch without them."
@@ -432,14 +433,27 @@ class ShufflerNoise(FeatureEstimates, Protocol):
         )
 
     def warning(self, query: Query) -> str:
-        if self.floor is not None:
-            return f"{SUBTRACTED} of values that were randomized first."
-        return f"{SUBTRACTED}. {UNSEALED}"
+        return self._caveat(f"{SUBTRACTED}{self._of_what}.", UNSEALED)
 
-    def caveat(self, query: Query, shuffled: Shuffled) -> str:
-        if not shuffled.publisher_noise:
-            return self.warning(query)
-        return REPEATED_NOISE if self.floor is not None else f"{REPEATED_NOISE} {UNSEALED}"
+    def caveat(self, query: Query, shuffled: Shuffled, hops: int = 0) -> str:
+        reading = SEALED if hops else UNSEALED
+        if shuffled.publisher_noise:
+            return self._caveat(REPEATED_NOISE, reading)
+        if hops < 2:
+            return self._caveat(f"{SUBTRACTED}{self._of_what}.", reading)
+        return (
+            f"Each of the {hops} shufflers knows only the dummies that it added: whoever runs it "
+            "and reads a published tally can subtract these, but not the others'. All of them "
+            f"together know the counts without noise{self._of_what}."
+        )
+
+    @property
+    def _of_what(self) -> str:
+        return "" if self.floor is None else " of values that were randomized first"
+
+    def _caveat(self, subtracting: str, reading: str) -> str:
+        """What a shuffler learns from a tally, and from reports that hide nothing by themselves."""
+        return subtracting if self.floor is not None else f"{subtracting} {reading}"
 
     def hides_alone(self, query: Query) -> bool:
         return self.floor is not None
