@@ -71,16 +71,16 @@ class UserGroups:
 
     def _check_number(self, items: int, *, repeat: bool) -> None:
         """Raise unless all users have this number of items, or one that divides it."""
-        wrong = items % self.counts != 0 if repeat else self.counts != items
-        if not np.any(wrong):
+        differing = items % self.counts != 0 if repeat else self.counts != items
+        if not np.any(differing):
             return
-        first = int(np.flatnonzero(wrong)[0])
+        first = int(np.flatnonzero(differing)[0])
         exactly = f"exactly {items:,} item{'s' * (items != 1)}"
         rule = f"a number of items that divides {items:,}" if repeat else exactly
         repeated = argument("per_user", "repeat")
         remedy = "" if repeat else f" ({repeated} repeats items of users whose number divides it)"
         raise InputError(
-            f"{int(np.count_nonzero(wrong)):,} of {len(self.names):,} users of {self.title} do not "
+            f"{int(np.count_nonzero(differing)):,} of {len(self.names):,} users of {self.title} do not "
             f"have {rule}; the first is {format_value(self.names[first])} with "
             f"{int(self.counts[first]):,}; correct the rows{remedy}, or plan without "
             f"{argument('items')} to let users hold any number."
