@@ -80,8 +80,8 @@ class UserGroups:
         repeated = argument("per_user", "repeat")
         remedy = "" if repeat else f" ({repeated} repeats items of users whose number divides it)"
         raise InputError(
-            f"{int(np.count_nonzero(differing)):,} of {len(self.names):,} users of {self.title} do not "
-            f"have {rule}; the first is {format_value(self.names[first])} with "
+            f"{int(differing.sum()):,} of {len(self.names):,} users of {self.title} do not have "
+            f"{rule}; the first is {format_value(self.names[first])} with "
             f"{int(self.counts[first]):,}; correct the rows{remedy}, or plan without "
             f"{argument('items')} to let users hold any number."
         )
