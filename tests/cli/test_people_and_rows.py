@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from tests.catalogue.planned_tasks import planned
 
-from metricshuffle import Plan
+from metricshuffle import Integers, Plan, Space, Target, UserHistogram, plan, users_of
 from metricshuffle.cli.input_rows import rows_of
 from metricshuffle.cli.shared_options import ReadingOptions
 from metricshuffle.queries.query import Query
@@ -146,6 +146,21 @@ def test_sums_that_leave_the_range(terminal: Any, sum_plan: Plan) -> None:
             "--column n --user-column who --clamp",
             "do not have exactly 3 items; the first is 'p0' with 1",
         ),
+        (
+            "users' histogram",
+            "--column n --user-column who --clamp --per-user repeat",
+            "a number of items that divides 3; the first is 'p1' with 2",
+        ),
+        (
+            "users' mean",
+            "--column n --user-column who --per-user repeat",
+            "--per-user repeat is for users' items whose number is public",
+        ),
+        (
+            "unary sum",
+            "--column n --user-column who --per-user repeat",
+            "--per-user repeat is for users' items whose number is public",
+        ),
     ],
 )
 def test_options_that_do_not_fit(terminal: Any, kind: str, words: str, told: str) -> None:
@@ -256,3 +271,20 @@ def test_a_plan_says_what_the_shuffler_needs_to_help(terminal: Any, asked: str, 
     )
     assert result.exit_code == 0, result.output
     assert result.stdout.count(told) == 1
+
+
+def test_items_are_repeated_where_their_number_divides_that_of_the_plan(terminal: Any) -> None:
+    """One, two or three rows of a plan for six items; all count with the same weight."""
+    query = UserHistogram(users_of(Space(Integers(0, 99)), 6))
+    people = taken(query, "repeat")
+    assert {len(items) for items in people} == {6}
+    rows: dict[str, list[int]] = {}
+    for line in ROWS.splitlines()[1:]:
+        fields = dict(zip(ROWS.splitlines()[0].split(","), line.split(","), strict=True))
+        rows.setdefault(fields["who"], []).append(int(fields["n"]))
+    held = [sorted(np.repeat(items, 6 // len(items)).tolist()) for items in rows.values()]
+    assert [sorted(np.asarray(items).tolist()) for items in people] == held
+    task = plan(query, Target(2, 1e-6, 9), 40, protocols=["shuffler-noise"]).task
+    task.save("task.json")
+    words = "rows.csv --column n --user-column who --per-user repeat --output out"
+    assert terminal("randomize", "task.json", *words.split()).exit_code == 0

@@ -92,6 +92,8 @@ def test_a_round_of_one_shuffler_is_debiased(kind: str, tmp_path: Path) -> None:
         assert dummies.max() <= 2 * protocol.radius
         release = released(made, output, tmp_path)
         assert release.shuffled.noise_sets == 1
+        assert "whoever runs it and reads a published tally can subtract them" in release.caveat
+        assert "files" not in release.caveat
         assert files(chain.shufflers[0]) == {"operator.token", "owner.id", f"{made.digest}.boxes"}
 
 
@@ -116,6 +118,9 @@ def test_every_hop_of_a_chain_adds_its_own_dummies(hops: int, tmp_path: Path) ->
         [sentence] = [text for text in release.sentences if "at least one of" in text]
         assert f"of these {hops} shufflers drew its dummies" in sentence
         assert "without noise" not in sentence
+        [caveat] = [text for text in release.sentences if "subtract" in text]
+        assert f"Each of the {hops} shufflers knows only the dummies that it added" in caveat
+        assert release.caveat == caveat
 
 
 def intervals(release: Release) -> list[tuple[float, float]]:

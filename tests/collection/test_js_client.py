@@ -267,6 +267,52 @@ def test_boxes_are_bound_to_their_piles(javascript: Path, tmp_path: Path) -> Non
         assert form.open_box(inside, analyst, 0, place // 2) == payloads[place]
 
 
+def test_boxes_of_a_browser_look_like_dummies(javascript: Path, tmp_path: Path) -> None:
+    """One length, and bits of one law at every place of a box: chi-square of two samples."""
+    reports, piles = 400, 6
+    form = BoxFormat(secrets.token_bytes(32), 1, piles, 0, 1, piles=piles)
+    analyst, hop = PrivateKey.new(), PrivateKey.new()
+    payload = b"\1"
+    [sealed] = asked(
+        javascript,
+        tmp_path,
+        {
+            "make": "sealed",
+            "digest": form.digest.hex(),
+            "keys": [analyst.public.data.hex(), hop.public.data.hex()],
+            "reports": [[payload.hex()] * piles] * reports,
+            "ticket": "",
+            "piles": piles,
+        },
+    )
+    opened = [form.open_report(bytes.fromhex(report), hop)[1] for report in sealed]
+    people = [box for boxes in opened for box in boxes]
+    dummies = [
+        form.box(payload, pile, [analyst.public]) for _ in range(reports) for pile in range(piles)
+    ]
+    assert {len(box) for box in people} == {len(box) for box in dummies} == {form.box_size(0)}
+    ones = [
+        np.unpackbits(np.frombuffer(b"".join(boxes), np.uint8).reshape(len(boxes), -1), axis=1).sum(
+            axis=0, dtype=np.int64
+        )
+        for boxes in (people, dummies)
+    ]
+    total = ones[0] + ones[1]
+    varying = (total > 0) & (total < 2 * len(people))  # the highest bit of a key is always 0
+    assert np.array_equal(ones[0] > 0, ones[1] > 0)
+    spread = total * (1.0 - total / (2.0 * len(people)))
+    squares = (ones[0] - ones[1])[varying] ** 2 / spread[varying]
+    freedom = int(varying.sum())
+    assert freedom >= 8 * form.box_size(0) - 8
+    assert abs(float(squares.sum()) - freedom) < 6.0 * math.sqrt(2.0 * freedom)
+    for size in (1, 32):  # the first bytes, by which outputs are sorted
+        counts = [
+            np.bincount([box[0] % (8 * size) for box in boxes]) for boxes in (people, dummies)
+        ]
+        cells = (counts[0] - counts[1]) ** 2 / np.maximum(counts[0] + counts[1], 1)
+        assert float(cells.sum()) < 8 * size + 6.0 * math.sqrt(16.0 * size)
+
+
 def test_lengths_are_those_of_python(javascript: Path, tmp_path: Path) -> None:
     digest = secrets.token_bytes(32)
     keys = [PrivateKey.new().public.data.hex() for _ in range(2)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
 from dataclasses import asdict, replace
@@ -18,6 +19,7 @@ from metricshuffle.errors import InputError, NotCertified, PlanError
 from metricshuffle.planning.lying_participants import simulate_attack
 from metricshuffle.protocols.damage import NO_LIMIT, Damage, liar_count
 from metricshuffle.protocols.frequencies import Frequencies
+from metricshuffle.protocols.record_reports import RecordReports
 from metricshuffle.protocols.sums import Sums
 from metricshuffle.protocols.tally import Tally
 from metricshuffle.queries.summed_query import SummedQuery
@@ -215,6 +217,43 @@ def test_lies_can_no_longer_wrap_a_local_sum_or_a_curators() -> None:
             task.protocol.counted(np.full((1, 1), modulus, dtype=np.uint64))
 
 
+RECORDS: dict[str, tuple[ms.Query, float, str]] = {
+    "sets": (ms.Sets(list("abcd"), size=2), 4.0, "priv-set"),
+    "rows of signs": (ms.Means(["x", "y", "z"], ms.Interval(-1.0, 1.0)), 6.0, "duchi"),
+    "one of the columns": (ms.Means(["x", "y"], ms.Integers(5, 20, "kg")), 30.0, "harmony"),
+}
+
+
+@pytest.mark.parametrize("name", RECORDS)
+def test_all_reports_of_records_move_an_answer_as_far_as_certified(name: str) -> None:
+    """Every pair of reports, next to people whose answers are in the middle of the range."""
+    query, distance, protocol = RECORDS[name]
+    target = ms.Target(2.0, 1e-6, distance, "flat")
+    task = ms.plan(query, target, 400, protocols=[protocol]).task
+    assert isinstance(task.protocol, RecordReports)
+    marks = task.protocol.marks
+    if protocol == "duchi":
+        reports = np.array(list(itertools.product([0, 1], repeat=marks.each)))
+    else:
+        reports = np.array(list(itertools.combinations(range(marks.kinds), marks.each)))
+    middle = np.tile(reports, (400 // len(reports) + 1, 1)).astype(task.protocol.layout.type)
+    answers = []
+    for report in reports.astype(middle.dtype):
+        tally = task.tally().add(middle).add(report[None])
+        estimate = task.protocol.estimate(query, task.publish(tally))
+        answers.append(estimate.totals * getattr(query, "step", 1.0))
+    moved = np.abs(np.array(answers)[:, None] - np.array(answers)).max()
+    damage = task.protocol.damage(query, len(middle) + 1)
+    assert damage.certified
+    assert damage.one == pytest.approx(moved, rel=1e-8)
+    assert task.damage is not None
+    assert task.damage.certified
+    for changed in (reports[:1, :1], np.repeat(reports[:1, :1], marks.each, axis=1) * 0):
+        if marks.each > 1 and protocol != "duchi":
+            with pytest.raises(PlanError):  # a report of other marks is not counted
+                task.tally().add(changed.astype(middle.dtype))
+
+
 def test_what_honest_people_send_is_never_changed() -> None:
     """The sum of clamped numbers is that of the reports themselves."""
     task = plan_of("mean, nobody").task
@@ -375,4 +414,5 @@ def test_simulated_lies_stay_within_error_and_damage(name: str) -> None:
         limit = attack.damage.of(liars)
         if attack.damage.certified and limit is not None:
             assert attack.excess <= limit * (1.0 + 1e-9)
+            assert 0.4 * limit <= attack.moved <= limit * (1.0 + 1e-9)
             assert attack.error_with <= attack.error_without + limit * (1.0 + 1e-9)

@@ -588,6 +588,30 @@ def test_more_dummies_than_allowed_are_refused_with_what_fits() -> None:
     assert protocol.dummies == 108 == plan.choice.dummies
 
 
+@pytest.mark.thorough
+def test_as_many_labels_as_the_cap_on_dummies_allows() -> None:
+    """27 dummies each: 370,370 labels fit 10 million, a person sends one message of 19 bits."""
+    most = ms.Categories([str(code) for code in range(370_370)])
+    plan, protocol = made(ms.Histogram(most), ms.Target(1, 1e-6, 1), 5000)
+    assert (protocol.radius, protocol.sizes) == (27, (370_370,))
+    assert (plan.choice.messages_per_user, plan.choice.bits_per_user) == (1, 19)
+    release = plan.run(["7"] * 3000 + ["370369"] * 2000)
+    released = np.asarray(release.estimate.possible)
+    assert released[[7, 370_369]] == pytest.approx([0.6, 0.4], abs=0.05)
+    more = ms.Histogram(ms.Categories([*most.labels, "one more"]))
+    with pytest.raises(InputError, match="370,370 parts would fit"):
+        made(more, ms.Target(1, 1e-6, 1), 5000)
+    with pytest.raises(InputError, match="2 to 1,048,576 values"):
+        ms.Histogram(ms.Categories([str(code) for code in range(2**20 + 1)]))
+
+
+def test_vectors_have_no_more_coordinates_than_before() -> None:
+    plan = ms.plan(LABELS, ms.Target(1, 1e-6, 1), 300, protocols=["noisy-vectors"], floor="never")
+    forged = plan.protocol.model_copy(update={"coordinates": 4097})
+    with pytest.raises(PlanError, match="up to 4,096 coordinates"):
+        forged.check(LABELS)
+
+
 # Forged tasks
 
 
@@ -757,11 +781,70 @@ def test_only_cells_and_thresholds_have_certified_damage() -> None:
 def test_boxes_have_no_limit_and_floors_no_certificate() -> None:
     setting = PlanRequest(GRID, ms.Target(1, 1e-6, 2), 300).setting
     assert calibrated_dummies(setting, ShiftedBoxes(2)).damage(GRID, 300).one is None
+    visits = ms.UserHistogram(users_of(Space(ms.Grid(6, 5)), 2))
+    setting = PlanRequest(visits, ms.Target(1, 1e-6, 2), 300).setting
+    assert calibrated_dummies(setting, ShiftedBoxes(2)).damage(visits, 300).one is None
     floored, protocol = made(LABELS, ms.Target(1, 1e-6, 1), floor="always")
     damage = protocol.damage(LABELS, 300)
     assert not damage.certified
     assert (damage.one or 0.0) > 1 / 300
     assert "that is not certified" in str(floored.task)
+
+
+def test_boxes_let_liars_move_shares_farther_than_a_cell() -> None:
+    """Parts that fit no point: a share moves by more than 1/people, items by more than a range."""
+    people = 60
+    setting = PlanRequest(GRID, ms.Target(1, 1e-4, 2), people).setting
+    protocol = calibrated_dummies(setting, ShiftedBoxes(2))
+    generator = np.random.default_rng(1)
+    sizes = np.array(protocol.sizes)
+    farthest = 0.0
+    for seed in range(30):
+        codes = generator.integers(0, 20, people - 1)
+        rows = protocol.family(space_of(GRID)).drawn_parts(codes, Randomness.seeded(seed))
+        dummies = protocol.draw_dummies(GRID, Randomness.seeded(seed))
+        shares = []
+        for lie in (0 * sizes, sizes - 1, generator.integers(0, sizes)):
+            counts = protocol.counted(np.concatenate([rows, lie[None]]))[0]
+            shuffled = Shuffled(
+                Batch(""), people, people * 2, {0: (np.array(counts) + dummies).tolist()}
+            )
+            shares.append(np.asarray(protocol.estimate(GRID, shuffled).possible))
+        moves = [np.abs(one - other).sum() for one, other in itertools.combinations(shares, 2)]
+        farthest = max(farthest, *moves)
+    assert farthest > 1.5 * 2 / people
+
+
+@pytest.mark.parametrize("points", ["line", "labels"])
+def test_a_floor_under_items_counts_in_what_liars_can_do(points: str) -> None:
+    """Without the readout of the floor the number was up to 1.8 times too small."""
+    people = 60
+    domain = ms.Integers(0, 5) if points == "line" else ms.Categories(list("abcd"))
+    query = ms.UserHistogram(users_of(Space(domain), 3))
+    target = ms.Target(1, 1e-4, 2 if points == "line" else 1)
+    plan, protocol = made(query, target, people, floor="always")
+    assert protocol.floor is not None
+    damage = protocol.damage(query, people)
+    assert damage.one is not None
+    assert not damage.certified
+    assert damage.one > 1.1 * query.diameter / people
+    piles = len(protocol.sizes)
+    farthest = 0.0
+    for seed in range(40):
+        held = [[seed % 4] * 3] * (people - 1)
+        rows = np.asarray(plan.randomize(held, Randomness.seeded(seed)).messages)
+        dummies = np.array(protocol.draw_dummies(query, Randomness.seeded(seed)))
+        lies = np.zeros((2, rows.shape[1]), rows.dtype)
+        lies[1] = np.repeat(np.array(protocol.sizes) - 1, 3)
+        shares = []
+        for lie in lies:
+            counts = np.array(protocol.counted(np.concatenate([rows, lie[None]]))[0]) + dummies
+            shuffled = Shuffled(Batch(""), people, people * 3 * piles, {0: counts.tolist()})
+            shares.append(np.asarray(protocol.estimate(query, shuffled).possible))
+        off = shares[0] - shares[1]
+        along = np.abs(np.cumsum(off)).sum() if points == "line" else np.abs(off).sum() / 2
+        farthest = max(farthest, float(along))
+    assert query.diameter / people < farthest <= damage.one
 
 
 # Drawn items

@@ -471,10 +471,11 @@ PerUser = Annotated[
     str | None,
     _value_file_option(
         "--per-user",
-        metavar="mean|sum|first|sample",
+        metavar="mean|sum|first|sample|repeat",
         help=(
             "How to combine several rows of one person: their mean or sum, the first row, "
-            "or one at random (sample)."
+            "or one at random (sample). Users' items: repeat those of users whose number "
+            "divides --items (repeat)."
         ),
     ),
 ]

@@ -142,10 +142,11 @@ PerUser = Annotated[
     str | None,
     typer.Option(
         "--per-user",
-        metavar="mean|sum|first|sample",
+        metavar="mean|sum|first|sample|repeat",
         help=(
             "How to combine several rows of one person: their mean or sum, the first row, "
-            "or one at random (sample). An error if left out."
+            "or one at random (sample). An error if left out. Users' items: repeat those of "
+            "users whose number divides the plan's (repeat)."
         ),
     ),
 ]

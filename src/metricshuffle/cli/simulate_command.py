@@ -116,6 +116,7 @@ def _simulate_candidates(
     from metricshuffle.planning import Plan
     from metricshuffle.planning.candidate_attacks import attack_candidates
     from metricshuffle.planning.plan_text import error_text, protocol_label
+    from metricshuffle.protocols.damage import liar_count
     from metricshuffle.randomness import Randomness
 
     plan = load_plan(plan_file)
@@ -126,6 +127,7 @@ def _simulate_candidates(
             remedy=f"Give a plan, not a task, and {argument('liars')}.",
         )
     require_for_simulation(plan.query)
+    lying = liar_count(liars, plan.users)
     with show_progress("Simulating") as progress:
         rows = []
         for row in attack_candidates(plan, liars, runs, Randomness.seeded(seed)):
@@ -150,17 +152,19 @@ def _simulate_candidates(
         Column("trusts"),
         Column("error\nwithout\nliars", number=True),
         Column("error\nwith\nliars", number=True),
+        Column("the answer\nmoved by", number=True),
         Column("liars\nmove it by\nat most", number=True),
     )
     lines = []
     for row in rows:
         attack = row.attack
         cells = (
-            ("", "", "")
+            ("", "", "", "")
             if attack is None
             else (
                 error_text(plan.query, attack.error_without),
                 error_text(plan.query, attack.error_with),
+                error_text(plan.query, attack.moved),
                 attack.damage.text(plan.query, attack.liars),
             )
         )
@@ -170,8 +174,8 @@ def _simulate_candidates(
     console.print(TableLayout(columns, tuple(lines)))
     say(
         console,
-        f"Releases of real reports of {plan.users:,} people, with {liars} liars and the worst "
-        "attack known.",
+        f"Releases of real reports of {plan.users:,} people, with {_liars_text(lying)} and the "
+        "worst attack known.",
         *(f"{protocol_label(row.offer)}: {row.reason}." for row in rows if row.attack is None),
     )
 
@@ -181,10 +185,14 @@ def _attack_lines(query: Query, attack: SimulatedAttack) -> list[str]:
     from metricshuffle.planning.plan_text import error_text
 
     releases = f"{attack.runs:,} release{'s' * (attack.runs != 1)}"
-    who = "1 liar" if attack.liars == 1 else f"{attack.liars:,} liars"
     return [
         f"{releases} of real reports, with the worst attack known:",
         f"  error without liars     {error_text(query, attack.error_without)}",
-        f"  error with {who:<12} {error_text(query, attack.error_with)}",
+        f"  error with {_liars_text(attack.liars):<12} {error_text(query, attack.error_with)}",
+        f"  the answer moved by     {error_text(query, attack.moved)}",
         f"  {attack.damage.sentence(query, attack.liars)}",
     ]
+
+
+def _liars_text(liars: int) -> str:
+    return "1 liar" if liars == 1 else f"{liars:,} liars"

@@ -369,7 +369,8 @@ class Collection:
     def terms(self) -> Terms:
         if len(self.served) > MAX_COLLECTION_BYTES:
             raise PlanError(
-                f"this is not a collection: it has more than {MAX_COLLECTION_BYTES:,} bytes."
+                f"a collection has at most {MAX_COLLECTION_BYTES:,} bytes, most of them its "
+                "labels, and this one has more; use fewer or shorter labels."
             )
         try:
             text = self.served.decode()

@@ -397,7 +397,7 @@ class Rows:
         if self.whose is not None:
             self.whose.extend(groups.names)
         if self.query.items is not None:
-            yield groups.items(self.query.items)
+            yield groups.items(self.query.items, repeat=self.per_user == "repeat")
         elif isinstance(self.query.values_in, LabelSets | KeyedNumbers):
             yield self._gathered(groups, self.query.values_in)
         elif self.per_user in ("mean", "sum"):

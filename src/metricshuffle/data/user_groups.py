@@ -54,19 +54,37 @@ class UserGroups:
         counts = np.bincount(owner, minlength=len(users))
         return cls(title, list(users), owner, np.concatenate(values), counts)
 
-    def items(self, items_per_user: object) -> list[Column]:
-        """Items of each user; raises if a user does not have the required number of items."""
-        if isinstance(items_per_user, int) and np.any(self.counts != items_per_user):
-            others = np.flatnonzero(self.counts != items_per_user)
-            first = int(others[0])
-            raise InputError(
-                f"{len(others):,} of {len(self.names):,} users of {self.title} do not have "
-                f"exactly {items_per_user:,} item{'s' * (items_per_user != 1)}; the first is "
-                f"{format_value(self.names[first])} with {int(self.counts[first]):,}; correct "
-                f"the rows, or plan without {argument('items')} to let users hold any number."
-            )
+    def items(self, items_per_user: object, *, repeat: bool = False) -> list[Column]:
+        """Items of each user; raises if a user does not have the required number of items.
+
+        If they `repeat`, users with k items of m count each m/k times; k must divide m. Distances
+        of users are those of their shares of items, which this does not change.
+        """
+        if isinstance(items_per_user, int):
+            self._check_number(items_per_user, repeat=repeat)
         order = np.argsort(self.owners, kind="stable")
-        return np.split(self.values[order], np.cumsum(self.counts)[:-1])
+        values, counts = self.values[order], self.counts
+        if repeat and isinstance(items_per_user, int):
+            values = np.repeat(values, np.repeat(items_per_user // counts, counts))
+            counts = np.full(len(counts), items_per_user)
+        return np.split(values, np.cumsum(counts)[:-1])
+
+    def _check_number(self, items: int, *, repeat: bool) -> None:
+        """Raise unless all users have this number of items, or one that divides it."""
+        differing = items % self.counts != 0 if repeat else self.counts != items
+        if not np.any(differing):
+            return
+        first = int(np.flatnonzero(differing)[0])
+        exactly = f"exactly {items:,} item{'s' * (items != 1)}"
+        rule = f"a number of items that divides {items:,}" if repeat else exactly
+        repeated = argument("per_user", "repeat")
+        remedy = "" if repeat else f" ({repeated} repeats items of users whose number divides it)"
+        raise InputError(
+            f"{int(differing.sum()):,} of {len(self.names):,} users of {self.title} do not have "
+            f"{rule}; the first is {format_value(self.names[first])} with "
+            f"{int(self.counts[first]):,}; correct the rows{remedy}, or plan without "
+            f"{argument('items')} to let users hold any number."
+        )
 
     def check_single(self, query: Query) -> None:
         """Raise if a person has several rows: the guarantee is about one value a person."""

@@ -15,9 +15,10 @@ from metricshuffle.queries.query import Query
 from metricshuffle.queries.sets import Sets
 from metricshuffle.spaces import Domain, Grid, Places, ZonePairs, Zones
 
-PerUser = Literal["mean", "sum", "first", "sample"]
+PerUser = Literal["mean", "sum", "first", "sample", "repeat"]
 CoordinateKind = Literal["cells", "points", "places"]
-PER_USER = get_args(PerUser)
+PER_USER = get_args(PerUser)[:-1]
+"""Ways to make one value of several rows."""
 COORDINATES = get_args(CoordinateKind)
 
 
@@ -234,13 +235,22 @@ def _check_per_user(query: Query, user_column: str | None, per_user: str | None)
     if per_user is None:
         return
     name = argument("per_user")
-    if per_user not in PER_USER:
-        raise InputError(f"{name} must be one of {', '.join(PER_USER)}, got {per_user!r}.")
+    if per_user not in get_args(PerUser):
+        raise InputError(
+            f"{name} must be one of {', '.join(PER_USER)}, or repeat, got {per_user!r}."
+        )
     if user_column is None:
         raise InputError(
             f"{name} says what to do with several rows of one person; name whose rows they "
             f"are with {argument('user_column')}."
         )
+    if per_user == "repeat":
+        if not isinstance(query.items, int):
+            raise InputError(
+                f"{argument('per_user', per_user)} is for users' items whose number is public, "
+                f"not for a {query.title}; leave it out."
+            )
+        return
     if query.items is not None or isinstance(query, Sets | KeyValues):
         raise InputError(f"a {query.title} takes all rows of a user; leave {name} out.")
     if per_user in ("mean", "sum") and not isinstance(query, NumberQuery):

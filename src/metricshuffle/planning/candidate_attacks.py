@@ -37,30 +37,29 @@ def attack_candidates(
         made = {_numbers_of(offer): offer for offer in _calibrated_again(plan)}
         offers = [made.get(_numbers_of(offer), offer) for offer in offers]
     for index, offer in enumerate(offers):
-        if index == plan.chosen:
-            task = plan.task
-        elif offer.mechanism is None:
-            yield AttackedCandidate(
-                plan.candidates[index], None, "it could not be calibrated again from this plan"
-            )
-            continue
-        else:
-            task = Task(
-                query=plan.query,
-                protocol=offer.mechanism,
-                users=plan.users,
-                honest=plan.honest,
-                rounds=plan.rounds,
-                guarantee=offer.guarantee,
-                if_shuffler_colludes=offer.fallback,
-                damage=offer.damage,
-            )
         try:
+            task = plan.task if index == plan.chosen else task_of(plan, offer)
             attack = simulate_attack(task, plan.users, lying, runs, randomness)
         except MetricShuffleError as reason:
             yield AttackedCandidate(plan.candidates[index], None, str(reason).rstrip("."))
         else:
             yield AttackedCandidate(plan.candidates[index], attack)
+
+
+def task_of(plan: Plan, offer: Candidate) -> Task:
+    """Task of a candidate of a plan."""
+    if offer.mechanism is None:
+        raise InputError("it could not be calibrated again from this plan.")
+    return Task(
+        query=plan.query,
+        protocol=offer.mechanism,
+        users=plan.users,
+        honest=plan.honest,
+        rounds=plan.rounds,
+        guarantee=offer.guarantee,
+        if_shuffler_colludes=offer.fallback,
+        damage=offer.damage,
+    )
 
 
 def _calibrated_again(plan: Plan) -> tuple[Candidate, ...]:

@@ -12,8 +12,10 @@ from metricshuffle.numerics.types import Floats
 from metricshuffle.protocols.damage import Damage
 from metricshuffle.protocols.tally import Tally
 from metricshuffle.queries.by_group import ByGroup
+from metricshuffle.queries.keyed_means import KeyValues
 from metricshuffle.queries.line_query import LineQuery
 from metricshuffle.queries.query import Estimate, Inputs, Query
+from metricshuffle.queries.record_query import RecordQuery
 from metricshuffle.queries.summed_query import SummedQuery
 from metricshuffle.queries.user_queries import UserLinearQuery, UserQuery
 from metricshuffle.randomness import Randomness
@@ -34,7 +36,8 @@ PEOPLE_AT_ONCE = 2**14
 class SimulatedAttack:
     """Mean errors of the same releases without and with liars, as the query measures them.
 
-    `damage` is what one liar can do by the formula. `excess` is the largest increase of the error.
+    `damage` is what one liar can do by the formula. `excess` is the largest increase of the error,
+    and `moved` the largest change of the answer, as damage measures it.
     """
 
     liars: int
@@ -42,6 +45,7 @@ class SimulatedAttack:
     error_without: float
     error_with: float
     excess: float
+    moved: float
     damage: Damage
 
 
@@ -63,12 +67,14 @@ def simulate_attack(
         )
     inputs = held_values(task.query, people)
     lies = task.protocol.lies(task.query, liars)
-    errors = []
+    errors, moves = [], []
     for run in range(max(1, min(runs, MAX_ATTACKED_RUNS, BYTES_OF_ALL_RUNS // size))):
         others = _tally(task, _first(inputs, people - liars), randomness)
         honest = others.merge(_tally(task, _last(inputs, liars), randomness))
         attacked = others.merge(task.tally().add(lies))
-        errors.append([_released_error(task, inputs, tally, run) for tally in (honest, attacked)])
+        released = [_released(task, tally, run) for tally in (honest, attacked)]
+        errors.append([answer_error(task.protocol, inputs, estimate) for estimate in released])
+        moves.append(answer_change(task.protocol, inputs, *released))
     without, attacked_errors = np.array(errors).T
     return SimulatedAttack(
         liars,
@@ -76,6 +82,7 @@ def simulate_attack(
         float(without.mean()),
         float(attacked_errors.mean()),
         float((attacked_errors - without).max()),
+        max(moves),
         task.protocol.damage(task.query, people),
     )
 
@@ -84,6 +91,8 @@ def held_values(query: Query, people: int) -> Inputs:
     """Simulated values: the lowest number, or all points evenly, as many items as users hold."""
     if isinstance(query, SummedQuery):
         return Inputs(query, np.zeros((people, query.axes), dtype=np.int64))
+    if isinstance(query, RecordQuery):
+        return query.even_inputs(people, np.random.default_rng(0))
     size = query.points.domain.size if query.points is not None else None
     if size is None:
         raise InputError(f"a {query.kind} cannot be simulated with liars.")
@@ -110,34 +119,70 @@ def _tally(task: Task, inputs: Inputs, randomness: Randomness) -> Tally:
     return tally
 
 
-def _released_error(task: Task, inputs: Inputs, tally: Tally, run: int) -> float:
-    """Error of the release of a tally, as the query measures it."""
+def _released(task: Task, tally: Tally, run: int) -> Estimate:
+    """Estimate from a tally, with the noise of this run."""
     shuffled = task.publish(tally, Randomness.seeded(f"release {run}"))
-    estimate = task.protocol.estimate(task.query, shuffled)
-    return answer_error(task.protocol, inputs, estimate)
+    return task.protocol.estimate(task.query, shuffled)
 
 
 def answer_error(protocol: Protocol, inputs: Inputs, estimate: Estimate) -> float:
     """Difference of an estimate from the truth about the people who hold these values."""
     query = inputs.query
+    answer = _answer(protocol, inputs, estimate)
     if isinstance(query, SummedQuery):
-        whole = np.array(estimate.origin[: query.axes], dtype=np.float64)
-        off = estimate.totals + (whole - inputs.numbers.sum(axis=0))
-        return float(np.linalg.norm(off * query.error_scales(inputs.people, protocol.step)))
+        truth = inputs.numbers.sum(axis=0) * query.error_scales(inputs.people, protocol.step)
+        return float(np.linalg.norm(answer - truth))
+    if isinstance(query, RecordQuery):
+        truth = query.true_totals(inputs.numbers)[_measured(query)] * getattr(query, "step", 1.0)
+        return _mean_size(answer - truth)
     codes = inputs.numbers[:, 0]
     if isinstance(query, ByGroup):
         groups = len(query.groups.labels)
-        off = estimate.totals[groups:] - query.true_totals(codes)[groups:]
-        return float(np.abs(off[np.isfinite(off)]).mean()) * query.step
+        return _mean_size(answer - query.true_totals(codes)[groups:] * query.step)
     counts = np.bincount(codes, minlength=query.points.domain.size or 0)  # type: ignore[union-attr]
     if isinstance(query, LineQuery):
-        return float(np.abs(estimate.totals - query.exact(counts)).mean())
+        return _mean_size(answer - query.exact(counts))
     shares = counts / counts.sum()
     if isinstance(query, UserLinearQuery):
-        return float(np.abs(estimate.totals / inputs.people - shares @ query.table).mean())
-    released: Floats = (
-        estimate.totals / inputs.people if estimate.possible is None else estimate.possible
-    )
+        return _mean_size(answer - shares @ query.table)
     if isinstance(query, UserQuery):
-        return distance_of(query.people, released, shares)
-    return float(np.abs(released - shares).mean())
+        return distance_of(query.people, answer, shares)
+    return _mean_size(answer - shares)
+
+
+def answer_change(protocol: Protocol, inputs: Inputs, before: Estimate, after: Estimate) -> float:
+    """How far an answer moved, as damage measures it."""
+    query = inputs.query
+    first, second = (_answer(protocol, inputs, estimate) for estimate in (before, after))
+    if isinstance(query, SummedQuery):
+        return float(np.linalg.norm(second - first))
+    if isinstance(query, UserQuery) and query.shared:
+        return distance_of(query.people, first, second)
+    off = np.abs(second - first)
+    return float(off[np.isfinite(off)].max(initial=0.0))
+
+
+def _answer(protocol: Protocol, inputs: Inputs, estimate: Estimate) -> Floats:
+    """The numbers of an estimate in the unit of the query's error: the answer, or its rows."""
+    query = inputs.query
+    if isinstance(query, SummedQuery):
+        whole = np.array(estimate.origin[: query.axes], dtype=np.float64)
+        return (estimate.totals + whole) * query.error_scales(inputs.people, protocol.step)
+    if isinstance(query, RecordQuery):
+        return estimate.totals[_measured(query)] * getattr(query, "step", 1.0)
+    if isinstance(query, ByGroup):
+        return estimate.totals[len(query.groups.labels) :] * query.step
+    if isinstance(query, LineQuery):
+        return estimate.totals
+    if isinstance(query, UserLinearQuery) or estimate.possible is None:
+        return estimate.totals / inputs.people
+    return estimate.possible
+
+
+def _measured(query: RecordQuery) -> slice:
+    """The rows whose errors count: of counts and means by key, the means."""
+    return slice(query.rows if isinstance(query, KeyValues) else 0, None)
+
+
+def _mean_size(off: Floats) -> float:
+    return float(np.abs(off[np.isfinite(off)]).mean())

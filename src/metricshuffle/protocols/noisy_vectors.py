@@ -32,10 +32,11 @@ from metricshuffle.protocols.feature_estimates import FeatureEstimates
 from metricshuffle.protocols.features import (
     AnyFeatures,
     Features,
+    GroupFeatures,
     QueryFeatures,
     space_of,
 )
-from metricshuffle.protocols.features.feature_set import feature_table
+from metricshuffle.protocols.features.feature_set import MAX_COORDINATES, feature_table
 from metricshuffle.protocols.frequencies import AnyRandomizer
 from metricshuffle.protocols.protocol import Account, Layout, Protocol, single_person_guarantee
 from metricshuffle.protocols.tally import Shuffled, Tally
@@ -290,12 +291,15 @@ class NoisyVectors(FeatureEstimates, Protocol):
     # What a liar can do
 
     def lies(self, query: Query, liars: int) -> NDArray[np.generic]:
-        """One liar adds half of the modulus to the first half of the sums, which nothing prevents.
+        """One liar adds half of the modulus to half of the sums, which nothing prevents.
 
-        Added to all sums, it would not change the shares of people who are spread evenly.
+        Added to all sums, it would not change the shares of people who are spread evenly. Means by
+        group are ratios of two sums, of which the first gets it.
         """
         rows = np.zeros((liars, self.coordinates), dtype=np.int64)
-        rows[:1, : max(1, self.coordinates // 2)] = (self.modulus or 0) // 2
+        paired = isinstance(self.features, GroupFeatures)
+        half = slice(None, None, 2) if paired else slice(max(1, self.coordinates // 2))
+        rows[:1, half] = (self.modulus or 0) // 2
         return self.packed.residues(rows, Randomness.system())
 
     # What it hides
@@ -316,6 +320,11 @@ class NoisyVectors(FeatureEstimates, Protocol):
                 f"{self.trusted} takes whole vectors with whole noise; the task is damaged."
             )
         self._check_features(query)
+        if self.coordinates > MAX_COORDINATES:
+            raise PlanError(
+                f"vectors have up to {MAX_COORDINATES:,} coordinates, not {self.coordinates:,}; "
+                "the task is damaged."
+            )
         if self.sharers < 1 or len(self.features.ranges(space)[0]) != self.coordinates:
             raise PlanError(
                 f"the features of this query are not the {self.coordinates:,} that the "

@@ -233,8 +233,11 @@ class Protocol(TaggedModel, ABC):
         """A caveat about the fallback that its number does not express; empty if there is none."""
         return ""
 
-    def caveat(self, query: Query, shuffled: Shuffled) -> str:
-        """The warning of a release of this batch, which may have further noise."""
+    def caveat(self, query: Query, shuffled: Shuffled, hops: int = 0) -> str:
+        """The warning of a release of this batch, which may have further noise.
+
+        `hops` is the number of shufflers that sealed reports passed, 0 for files.
+        """
         return self.warning(query)
 
     def with_publisher_noise(

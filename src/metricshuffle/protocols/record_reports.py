@@ -22,8 +22,10 @@ from metricshuffle.numerics.rounding import round_up
 from metricshuffle.numerics.types import Floats, Integers64
 from metricshuffle.privacy.guarantee import Guarantee
 from metricshuffle.privacy.target import Target
+from metricshuffle.protocols.damage import NO_LIMIT, Damage
 from metricshuffle.protocols.features.group_features import MEAN_PLACES, mean_ratio
 from metricshuffle.protocols.frequencies import (
+    READOUT_SLACK,
     AnyRandomizer,
     shuffled_profile,
     single_report_profile,
@@ -221,7 +223,7 @@ class RecordReports(Protocol):
         if isinstance(query, KeyValues):
             return self._keyed(query, sums, people)
         top = float(query.top) if isinstance(query, Means) else 1.0
-        scale = 0.5 * top if isinstance(query, Means) else 1.0
+        scale = self._scale(query)
         middle = scale if isinstance(query, Means) else 0.0
         means = middle + scale * sums / people
         errors = scale * np.sqrt(self._variances(means, means) / people)
@@ -296,6 +298,33 @@ class RecordReports(Protocol):
             1.0,
             ends,
         )
+
+    def damage(self, query: Query, people: int) -> Damage:
+        """Return how far one participant who lies can move the answer.
+
+        Statement: a mean or share j moves by at most its units per term times spans[j]/people. Two
+        reports attain it. Means by key have no number: they are ratios of noisy sums.
+        Proof: a report that is not made of distinct marks is refused, so that its term is one of
+        those over which `spans` is the range; the limits 0 and the top move no answer farther. QED
+        """
+        if isinstance(query, KeyValues):
+            return NO_LIMIT
+        moved = self._scale(query) * float(self.marks.spans.max()) * READOUT_SLACK / people
+        return Damage(moved * getattr(query, "step", 1.0), certified=True)
+
+    def lies(self, query: Query, liars: int) -> NDArray[np.generic]:
+        """The report that counts most for the first number."""
+        marks = self.marks
+        if has_law_of(self.randomizer, Duchi):
+            row = np.ones(marks.each)
+        else:
+            row = np.sort(np.argsort(-marks.factors[0], kind="stable")[: marks.each])
+        return np.tile(row, (liars, 1)).astype(self.layout.type)
+
+    @staticmethod
+    def _scale(query: Query) -> float:
+        """Steps, or shares, per unit of a term."""
+        return 0.5 * query.top if isinstance(query, Means) else 1.0
 
     def expected_error(self, query: Query, people: int) -> float:
         """Mean absolute error, as the query measures it, for people spread evenly.

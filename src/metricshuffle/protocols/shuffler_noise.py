@@ -63,6 +63,7 @@ UNSEALED = (
     "Reports in files are not sealed, and it reads the values there; sealed ones it reads with the "
     "analyst's help."
 )
+SEALED = "Reports were sealed, and it reads them with the analyst's help only."
 REPEATED_NOISE = (
     "The publisher added as many dummies again, which the shuffler does not know: with its own it "
     "learns no more from this tally than others, if it does not see the batch without them."
@@ -323,19 +324,22 @@ class ShufflerNoise(FeatureEstimates, Protocol):
         the simplex has the Jacobian I - 11'/k on its support of k cells, which maps a difference of
         two unit vectors to changes of at most 1, and of 2 in all. Isotonic regression is a minimum
         of maxima of means, so it moves by no more than its input does. QED
-        Numbers for wider ramps, and for values that are randomized first, are not certified. Boxes
-        and levels have no number for shares, because liars may send parts that fit no point.
+        Numbers for wider ramps, for values that are randomized first, and for levels of a tree
+        under users' items are not certified. Boxes have no number, and levels none for shares,
+        because liars may send parts that fit no point.
         """
         moved = DAMAGE_SLACK / people
         exact = self.floor is None and not self.drawn and self.identifies_points
-        if query.items is not None:
-            return Damage(query.diameter * moved, certified=exact)
+        if self.features.kind == "shifted-boxes":
+            return NO_LIMIT
         if self.floor is not None:
             try:
                 lowest, highest = Inversion.of(self.floor).contributions
             except NotCertified:
                 return NO_LIMIT
             moved *= float((highest - lowest).max())
+        if query.items is not None:
+            return Damage(query.diameter * moved, certified=exact)
         if self._complementary:
             return Damage(moved * min(2, len(self.sizes)), certified=exact)
         return Damage(moved, certified=exact) if len(self.sizes) == 1 else NO_LIMIT
@@ -429,14 +433,27 @@ class ShufflerNoise(FeatureEstimates, Protocol):
         )
 
     def warning(self, query: Query) -> str:
-        if self.floor is not None:
-            return f"{SUBTRACTED} of values that were randomized first."
-        return f"{SUBTRACTED}. {UNSEALED}"
+        return self._caveat(f"{SUBTRACTED}{self._of_what}.", UNSEALED)
 
-    def caveat(self, query: Query, shuffled: Shuffled) -> str:
-        if not shuffled.publisher_noise:
-            return self.warning(query)
-        return REPEATED_NOISE if self.floor is not None else f"{REPEATED_NOISE} {UNSEALED}"
+    def caveat(self, query: Query, shuffled: Shuffled, hops: int = 0) -> str:
+        reading = SEALED if hops else UNSEALED
+        if shuffled.publisher_noise:
+            return self._caveat(REPEATED_NOISE, reading)
+        if hops < 2:
+            return self._caveat(f"{SUBTRACTED}{self._of_what}.", reading)
+        return (
+            f"Each of the {hops} shufflers knows only the dummies that it added: whoever runs it "
+            "and reads a published tally can subtract these, but not the others'. All of them "
+            f"together know the counts without noise{self._of_what}."
+        )
+
+    @property
+    def _of_what(self) -> str:
+        return "" if self.floor is None else " of values that were randomized first"
+
+    def _caveat(self, subtracting: str, reading: str) -> str:
+        """What a shuffler learns from a tally, and from reports that hide nothing by themselves."""
+        return subtracting if self.floor is not None else f"{subtracting} {reading}"
 
     def hides_alone(self, query: Query) -> bool:
         return self.floor is not None

@@ -32,8 +32,8 @@ from metricshuffle.spaces import (
 from metricshuffle.spaces.zones import MAX_ZONES
 
 MAX_CELLS = 2**16
-MAX_LABELS = 4096
-"""Largest number of labels: one coordinate of a noisy vector each."""
+MAX_LABELS = 2**20
+"""Largest number of labels; beyond 4,096 of them, only dummies of a shuffler hide them."""
 ZONE_DISTANCE_TEXT = "points that represent zones, on the ground"
 TRIP_DISTANCE_TEXT = f"{ZONE_DISTANCE_TEXT}, added up over both ends of a trip"
 

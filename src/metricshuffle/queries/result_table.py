@@ -8,6 +8,8 @@ from importlib import import_module
 from importlib.util import find_spec
 from typing import Any, Literal, overload
 
+import numpy as np
+
 from metricshuffle.errors import InputError, MissingExtra, argument
 
 Library = Literal["pandas", "polars", "pyarrow"]
@@ -89,3 +91,12 @@ def frame(columns: Mapping[str, Sequence[Any]], library: Library | None = None) 
 def plain_value(value: object) -> Any:
     """Convert numpy numbers to Python numbers, so that rows can be written as JSON."""
     return value.item() if hasattr(value, "item") else value
+
+
+def plain_answer(answer: Any) -> Any:
+    """Convert a table, an array or a tuple to JSON types."""
+    if isinstance(answer, Table):
+        return list(answer)
+    if isinstance(answer, np.ndarray):
+        return answer.tolist()
+    return list(map(plain_answer, answer)) if isinstance(answer, tuple) else answer

@@ -61,8 +61,7 @@ class ReportSubject:
         facts = self.plan_facts or task_facts(self.task)
         if self.release is None:
             return facts
-        caveat = self.task.protocol.caveat(self.task.query, self.release.shuffled)
-        return replace(facts, warning=caveat)
+        return replace(facts, warning=self.release.caveat)
 
     @cached_property
     def plan_facts(self) -> PlanFacts | None:

@@ -119,6 +119,8 @@ class Space(FrozenModel):
     @property
     def diameter(self) -> float:
         """Largest distance between two points, in `unit`; an upper bound if they are too many."""
+        if type(self.metric) is Discrete and self.domain.size is not None:
+            return float(self.domain.size > 1)
         bound = self.metric.diameter_bound
         if bound is not None and (self.domain.size or 0) > MAX_POINTS_PAIRED:
             return bound

@@ -352,9 +352,7 @@ class Collected(Part):
             )
         return (
             f"The first promise holds for any number of reports, if at least one of these {hops} "
-            f"shufflers drew its dummies and kept them secret; {checked}. Each of them can "
-            "subtract only its own from a "
-            "published tally."
+            f"shufflers drew its dummies and kept them secret; {checked}."
         )
 
     def _witnessed(self) -> list[str]:

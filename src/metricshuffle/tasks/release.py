@@ -32,7 +32,7 @@ from metricshuffle.queries.cell_table import label_of, share_bounds
 from metricshuffle.queries.flows import Flows
 from metricshuffle.queries.mean_and_sum import NumberQuery
 from metricshuffle.queries.query import Answer, Estimate
-from metricshuffle.queries.result_table import Library, Table, frame
+from metricshuffle.queries.result_table import Library, Table, frame, plain_answer
 from metricshuffle.queries.summed_query import SummedQuery
 from metricshuffle.tasks.collection_summary import Collected
 from metricshuffle.tasks.wording import wording_lines
@@ -280,9 +280,9 @@ class Release(Plottable):
         document: dict[str, Any] = {
             "format": FORMAT,
             "query": task.query.model_dump(mode="json"),
-            "value": _plain(answer.value),
-            "standard_error": _plain(answer.standard_error),
-            "interval_95": _plain(answer.interval),
+            "value": plain_answer(answer.value),
+            "standard_error": plain_answer(answer.standard_error),
+            "interval_95": plain_answer(answer.interval),
             "reports": self.reports,
             "round": self.round,
             "rounds": self.rounds,
@@ -383,7 +383,7 @@ class Release(Plottable):
             collected=collected,
             reading=reading,
         )
-        computed = _plain(release.value)
+        computed = plain_answer(release.value)
         if data["format"] == OLDER_FORMAT and release.query.shared:
             computed = [
                 {name: part for name, part in row.items() if name in UNCHANGED_COLUMNS}
@@ -436,12 +436,18 @@ class Release(Plottable):
     # Text
 
     @property
+    def caveat(self) -> str:
+        """What the guarantee without an honest shuffler does not say; empty if there is nothing."""
+        hops = 0 if self.collected is None else len(self.collected.hops)
+        return self.task.protocol.caveat(self.query, self.shuffled, hops)
+
+    @property
     def sentences(self) -> list[str]:
         """Both guarantees, what weakens them, and the summary of a collection."""
         texts = released_sentences(
             self.guarantee,
             self.if_shuffler_colludes,
-            caveat=self.task.protocol.caveat(self.query, self.shuffled),
+            caveat=self.caveat,
             raw_values_seen=self.raw_values_seen,
             unsafe_seeded=self.unsafe_seeded,
         )
@@ -588,12 +594,3 @@ def measured(value: object, decimals: int) -> str:
     if isinstance(value, tuple):
         return "(" + ", ".join(measured(part, decimals) for part in value) + ")"
     return f"{float(str(value)):,.{decimals}f}"
-
-
-def _plain(value: Any) -> Any:
-    """Value as JSON types."""
-    if isinstance(value, Table):
-        return list(value)
-    if isinstance(value, np.ndarray):
-        return value.tolist()
-    return list(map(_plain, value)) if isinstance(value, tuple) else value

@@ -428,8 +428,8 @@ def test_what_does_not_fit_is_refused_in_words() -> None:
         ShiftedBoxes(1).table(Space(Grid(1, 1)))
     with pytest.raises(InputError, match="cells of a Grid"):
         ShiftedBoxes(2).table(Space(Integers(0, 9)))
-    with pytest.raises(InputError, match="up to 4,096"):
-        Cells().table(Space(Grid(65, 65)))
+    with pytest.raises(InputError, match="up to 1,048,576"):
+        Cells().table(Space(Grid(1025, 1024)))
     with pytest.raises(InputError, match="not known to be"):
         Edges().table(Space(Grid(3, 3)))
     with pytest.raises(InputError, match="one number > 0 for each of 9 coordinates"):

@@ -40,9 +40,10 @@ from metricshuffle.protocols.noisy_vectors import FINE_MAP_POINTS
 from metricshuffle.protocols.partition_family import PartitionFamily, family_of
 from metricshuffle.protocols.shuffler_noise import ShufflerNoise, promised
 from metricshuffle.protocols.vector_accounts import floor_slope
+from metricshuffle.queries.cell_query import MAX_LABELS
 from metricshuffle.queries.user_queries import UserHistogram
 from metricshuffle.randomizers.randomizer import Randomizer
-from metricshuffle.spaces import Space
+from metricshuffle.spaces import Categories, Space
 
 NAME = "shuffler-noise"
 # Widths of random ramps that are tried: wider ones lose wherever they were measured.
@@ -126,7 +127,8 @@ def partition_features(setting: Setting, space: Space) -> list[Features]:
     flat = setting.target.shape == "flat"
     rate = setting.target.slope
     sets: list[Features] = []
-    if not 2 <= size <= MAX_COORDINATES:
+    labelled = isinstance(space.domain, Categories)
+    if not 2 <= size <= (MAX_LABELS if labelled else MAX_COORDINATES):
         sets += ShiftedBoxes.offered(space, setting.users, rate)
         return sets[:1]
     if lattice is not None and len(lattice.sides) == 1:

@@ -367,4 +367,5 @@ def floors_of(setting: Setting) -> tuple[Randomizer, ...]:
                 "euclidean" if lattice.straight else "manhattan",
             ),
         )
-    return (KaryRandomizedResponse(size, epsilon),) if type(space.metric) is Discrete else ()
+    listed = type(space.metric) is Discrete and size <= MAX_COORDINATES
+    return (KaryRandomizedResponse(size, epsilon),) if listed else ()

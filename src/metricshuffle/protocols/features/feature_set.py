@@ -92,6 +92,8 @@ class Features(TaggedModel, ABC):
     """Whether moves are accounted by the exact law of the noise; else by the slope only."""
     largest_feature: ClassVar[int] = LARGEST_FEATURE
     """Limit of features; larger ones must be rounded to coarser units before they are summed."""
+    most_coordinates: ClassVar[int] = MAX_COORDINATES
+    """Limit of their number."""
     kind: str
 
     def __str__(self) -> str:
@@ -274,10 +276,10 @@ class Features(TaggedModel, ABC):
 
     def check_room(self, coordinates: int, entries: int, remedy: str) -> None:
         """Raise if a table would be too large."""
-        if coordinates > MAX_COORDINATES:
+        if coordinates > self.most_coordinates:
             raise InputError(
                 f"the features {self.kind} would have {coordinates:,} coordinates, and "
-                f"there may be up to {MAX_COORDINATES:,}; {remedy}."
+                f"there may be up to {self.most_coordinates:,}; {remedy}."
             )
         if entries > MAX_ENTRIES:
             raise InputError(

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from functools import lru_cache
-from typing import TYPE_CHECKING, Literal, Self
+from typing import TYPE_CHECKING, ClassVar, Literal, Self
 
 import numpy as np
 from pydantic import model_validator
@@ -31,6 +31,7 @@ from metricshuffle.protocols.features.lattice import DISTANCE_TOLERANCE, Lattice
 from metricshuffle.protocols.features.point_pairs import nearest_distance
 from metricshuffle.protocols.features.readings import Readings
 from metricshuffle.protocols.features.tree_features import Edges
+from metricshuffle.queries.cell_query import MAX_LABELS
 from metricshuffle.spaces import Grid, Space, ZonePairs, Zones
 
 if TYPE_CHECKING:
@@ -46,6 +47,8 @@ class Cells(Features):
     """One indicator feature per point, for every finite space without points at distance 0."""
 
     kind: Literal["cells"] = "cells"
+    # Counts of cells take one number each; noisy vectors have their own limit.
+    most_coordinates: ClassVar[int] = MAX_LABELS
 
     @classmethod
     def offered(cls, space: Space, people: int, rate: float) -> Iterator[Self]:
