@@ -3,11 +3,11 @@ package metricshuffle.client;
 import java.math.BigDecimal;
 import java.math.MathContext;
 import java.math.RoundingMode;
+import java.time.Instant;
+import java.time.ZoneOffset;
 import java.util.ArrayList;
-import java.util.HashSet;
 import java.util.List;
 import java.util.Map;
-import java.util.Set;
 import java.util.TreeMap;
 import java.util.function.Function;
 
@@ -31,9 +31,15 @@ public final class Budget {
     List<String> lines = new ArrayList<>();
     lines.add(groups.isEmpty() ? "No report was made here." : "What your reports can reveal, as their tasks state it; nothing of it is verified here.");
     for (List<Entry> group : groups.values()) lines.addAll(sums(group));
+    String today = Instant.now().atZone(ZoneOffset.UTC).toLocalDate().toString();
+    String newest = groups.values().stream().flatMap(List::stream).map(entry -> entry.spent().day()).max(String::compareTo).orElse("");
+    if (newest.compareTo(today) > 0) {
+      lines.add("The clock of this device is behind the newest entry (" + newest + ").");
+    }
     if (unknown > 0) {
       lines.add(unknown + " report(s) of an earlier version of this client, or of somebody else's, are not counted.");
     }
+    lines.add("Reports made with other folders, or on other devices, are not known here.");
     return lines;
   }
 
@@ -49,7 +55,7 @@ public final class Budget {
     for (Spent spent : all) {
       for (Spent.Loss loss : List.of(spent.local(), spent.shuffled())) {
         if (!Double.isFinite(loss.epsilon())) continue;
-        BigDecimal own = new BigDecimal(loss.distance());
+        BigDecimal own = exact(loss.distance());
         distance = distance == null ? own : distance.min(own);
       }
     }
@@ -85,23 +91,34 @@ public final class Budget {
   private static String sum(List<Spent> all, BigDecimal distance, Function<Spent, Spent.Loss> part) {
     BigDecimal epsilon = BigDecimal.ZERO;
     BigDecimal delta = BigDecimal.ZERO;
-    Set<String> counted = new HashSet<>();
-    for (Spent spent : all) {
-      if (!counted.add(spent.task())) continue;
-      Spent.Loss loss = part.apply(spent);
-      if (!Double.isFinite(loss.epsilon())) return "no limit";
-      long reports = all.stream().filter(other -> other.task().equals(spent.task())).map(Spent::round).distinct().count();
-      BigDecimal times = BigDecimal.valueOf((reports + spent.rounds() - 1) / spent.rounds());
-      epsilon = epsilon.add(times.multiply(at(loss, distance)));
-      delta = delta.add(times.multiply(new BigDecimal(loss.delta())));
+    for (String task : all.stream().map(Spent::task).distinct().toList()) {
+      List<Spent> mine = all.stream().filter(spent -> spent.task().equals(task)).toList();
+      long reports = mine.stream().map(Spent::round).distinct().count();
+      long rounds = mine.stream().mapToLong(Spent::rounds).min().getAsLong();
+      BigDecimal times = BigDecimal.valueOf((reports + rounds - 1) / rounds);
+      BigDecimal largest = BigDecimal.ZERO; // nobody checked here that two entries of a task claim the same
+      BigDecimal largestDelta = BigDecimal.ZERO;
+      for (Spent spent : mine) {
+        Spent.Loss loss = part.apply(spent);
+        if (!Double.isFinite(loss.epsilon())) return "no limit";
+        largest = largest.max(at(loss, distance));
+        largestDelta = largestDelta.max(exact(loss.delta()));
+      }
+      epsilon = epsilon.add(times.multiply(largest));
+      delta = delta.add(times.multiply(largestDelta));
     }
     String small = delta.signum() == 0 ? "" : ", delta " + text(delta.min(BigDecimal.ONE), UP);
     return "epsilon " + text(epsilon, UP) + small;
   }
 
+  /** A number as it is written in the task. */
+  private static BigDecimal exact(double number) {
+    return new BigDecimal(Double.toString(number));
+  }
+
   private static BigDecimal at(Spent.Loss loss, BigDecimal distance) {
-    BigDecimal whole = new BigDecimal(loss.epsilon());
-    BigDecimal own = new BigDecimal(loss.distance());
+    BigDecimal whole = exact(loss.epsilon());
+    BigDecimal own = exact(loss.distance());
     if (!loss.isLinear() || own.signum() == 0 || distance.compareTo(own) >= 0) return whole;
     return whole.multiply(distance).divide(own, new MathContext(DIGITS, RoundingMode.CEILING));
   }

@@ -87,12 +87,13 @@ final class BudgetChecks {
     }
   }
 
+  private static final String ELSEWHERE = "Reports made with other folders, or on other devices, are not known here.";
   private static final String CLAIMED = "What your reports can reveal, as their tasks state it; nothing of it is verified here.";
 
   /** Two units are two sums; a shorter move costs less where the guarantee is linear; three rounds of a task count once, and a fourth again. */
   private static void sums() throws Exception {
     Path outbox = scratch.resolve("sums");
-    isEqual(lines(outbox, ""), List.of("No report was made here."));
+    isEqual(lines(outbox, ""), List.of("No report was made here.", ELSEWHERE));
     Object linear = guarantee(1.0, 1e-6, 10.0, "kcal", "linear");
     Object flat = guarantee(0.1, 2e-6, 5.0, "kcal", "flat");
     Object local = guarantee(3.0, 0, 10.0, "kcal", "flat");
@@ -115,13 +116,13 @@ final class BudgetChecks {
             "epsilon 2, if the shufflers are honest.",
             "DAY made, not sent yet: round 1 of task cccccccc" + bo, "",
             "Moves between values up to 5 kcal:",
-            "epsilon 6.201, even if every shuffler colludes with the analysts;",
-            "epsilon 1.101, delta 0.000004, if the shufflers are honest.",
+            "epsilon 6.2, even if every shuffler colludes with the analysts;",
+            "epsilon 1.1, delta 0.000004, if the shufflers are honest.",
             "DAY made, not sent yet: round 1 of task aaaaaaaa" + bo,
             "DAY made, not sent yet: round 2 of task aaaaaaaa" + bo,
             "DAY made, not sent yet: round 3 of task aaaaaaaa" + bo,
             "DAY made, not sent yet: round 4 of task aaaaaaaa" + bo,
-            "DAY made, not sent yet: round 1 of task bbbbbbbb" + bo));
+            "DAY made, not sent yet: round 1 of task bbbbbbbb" + bo, ELSEWHERE));
     isEqual(
         lines(outbox, "Ada"),
         List.of(
@@ -129,7 +130,7 @@ final class BudgetChecks {
             "Moves of any length (task dddddddd):",
             "no limit, even if every shuffler colludes with the analysts;",
             "no limit, if the shufflers are honest.",
-            "DAY declined before it was sent, and counted: round 1 of task dddddddd" + bo));
+            "DAY declined before it was sent, and counted: round 1 of task dddddddd" + bo, ELSEWHERE));
   }
 
   /** Killed before the one write that stores report and budget: neither is there. Then made again: there once. */
@@ -140,9 +141,9 @@ final class BudgetChecks {
     client(outbox, asked, "").prepare(Value.of(7), "");
     Path entry = file(outbox, ".json");
     List<String> once = lines(outbox, "");
-    isEqual(once.size(), 6);
+    isEqual(once.size(), 7);
     Files.move(entry, entry.resolveSibling(entry.getFileName() + ".new"));
-    isEqual(lines(outbox, ""), List.of("No report was made here."));
+    isEqual(lines(outbox, ""), List.of("No report was made here.", ELSEWHERE));
     isEqual(client(outbox, asked, "").entry() == null, true);
     client(outbox, asked, "").prepare(Value.of(8), "");
     isEqual(lines(outbox, ""), once);
@@ -150,9 +151,12 @@ final class BudgetChecks {
     isEqual(Entry.read(text).write(), text);
     String older = text.replaceAll(",\"spent\":\\{.*\\}\\}$", "}");
     isEqual(older.contains("spent"), false);
+    String future = text.replaceAll("\"day\":\"[0-9-]+\"", "\"day\":\"2999-01-01\"");
+    Files.writeString(entry, future);
+    isEqual(lines(outbox, "").contains("The clock of this device is behind the newest entry (2999-01-01)."), true);
     Files.writeString(entry, older);
     String uncounted = "1 report(s) of an earlier version of this client, or of somebody else's, are not counted.";
-    isEqual(lines(outbox, ""), List.of("No report was made here.", uncounted));
+    isEqual(lines(outbox, ""), List.of("No report was made here.", uncounted, ELSEWHERE));
   }
 
   public static void main(String[] arguments) throws Exception {
