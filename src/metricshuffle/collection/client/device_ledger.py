@@ -14,8 +14,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime
 from fractions import Fraction
-from typing import Any
 
+from metricshuffle.collection.recipes import JsonObject
 from metricshuffle.collection.terms import Collection
 from metricshuffle.display import Brief
 from metricshuffle.errors import InputError, MetricShuffleError, argument
@@ -65,7 +65,7 @@ class PrivacyLoss:
         return cls(claimed.epsilon, claimed.delta, claimed.distance, claimed.shape == "linear")
 
     @classmethod
-    def read(cls, members: dict[str, Any]) -> PrivacyLoss:
+    def read(cls, members: JsonObject) -> PrivacyLoss:
         epsilon = members["epsilon"]
         return cls(
             math.inf if epsilon is None else float(epsilon),
@@ -74,7 +74,7 @@ class PrivacyLoss:
             members["shape"] == "linear",
         )
 
-    def members(self) -> dict[str, Any]:
+    def members(self) -> JsonObject:
         return {
             "epsilon": self.epsilon if math.isfinite(self.epsilon) else None,
             "delta": self.delta,
@@ -208,14 +208,14 @@ class DeviceLimit:
         match = LIMIT.fullmatch(" ".join(text.split()))
         if match is None or not int(match["days"]):
             raise InputError(f"{text!r:.80} is not a limit; {LIMIT_HELP}.")
-        kept = match["epsilon"] != "none"
-        epsilon = _decimal(match["epsilon"]) if kept else "0"
+        is_set = match["epsilon"] != "none"
+        epsilon = _decimal(match["epsilon"]) if is_set else "0"
         distance = _decimal(match["distance"])
         if not Fraction(distance):
             raise InputError(f"a limit is for moves of more than 0, got {text!r:.80}.")
         return (
             cls(epsilon, distance, match["unit"] or "", int(match["days"]), bool(match["honest"])),
-            kept,
+            is_set,
         )
 
     def __str__(self) -> str:
@@ -299,8 +299,8 @@ class DeviceLedger(Brief):
         mine = [limit for limit in self.limits if limit.unit == new.unit]
         unit = f"in {_printable(new.unit)}" if new.unit else "of tasks without a unit"
         if not mine:
-            told = "; ".join(map(str, self.limits))
-            return [f"You have limits ({told}), and none for distances {unit}."]
+            limits = "; ".join(map(str, self.limits))
+            return [f"You have limits ({limits}), and none for distances {unit}."]
         today = min(this_day(), latest)
         sentences = []
         for limit in mine:
@@ -371,7 +371,7 @@ class DeviceLedger(Brief):
         who = HONEST if limit.honest else COLLUDING
         return f"{'; '.join(sums) or 'nothing'} used in these days, {who}."
 
-    def document(self) -> dict[str, Any]:
+    def document(self) -> JsonObject:
         """The ledger as JSON data."""
         return {
             "since": self.since,
