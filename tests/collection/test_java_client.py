@@ -420,7 +420,7 @@ def test_its_own_checks(java: BuiltClient, tmp_path: Path) -> None:
 def test_the_budget_of_its_outbox(java: BuiltClient, tmp_path: Path) -> None:
     """Sums by unit, and a budget that is stored with the report or not at all."""
     lines = run(*java.command("BudgetChecks"), str(VECTORS), str(tmp_path), cwd=java.folder)
-    assert lines.splitlines() == ["ok sums", "ok kills"]
+    assert lines.splitlines() == ["ok sums", "ok kills", "ok limits"]
     shown = run(
         *JVM, "-jar", str(java.jar), "--budget", "--outbox", str(tmp_path / "sums"), cwd=tmp_path
     )

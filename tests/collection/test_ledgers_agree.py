@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -75,7 +76,21 @@ def test_the_three_clients_write_the_same_record(
         assert spent_in(tmp_path / "node") == {"user": "", **python}
         shuffler.state = b'{"phase": "open", "reason": ""}'
         words = [*JVM, "-jar", str(java.jar), "--outbox", str(tmp_path / "jvm"), str(served), "7"]
-        run(*words, cwd=tmp_path)
+        unit = collection.task.guarantee.unit
+        limit = [
+            "--budget",
+            "--outbox",
+            str(tmp_path / "jvm"),
+            "--limit",
+            f"0.01 at 1 {unit} in 3d",
+        ]
+        assert "Your limit: 0.01" in run(*words[:-4], *limit, cwd=tmp_path)
+        done = subprocess.run(words, capture_output=True, text=True, timeout=60)
+        assert (done.returncode, len(shuffler.received)) == (2, 1)
+        assert "your limit is 0.01" in done.stderr
+        assert done.stderr.endswith("Give --yes to go over the limit this time.\n")
+        run(*words[:-2], "--yes", *words[-2:], cwd=tmp_path)
+        assert len(shuffler.received) == 2
         assert spent_in(tmp_path / "jvm") == {"user": "", **python}
 
 

@@ -3,7 +3,7 @@ package metricshuffle.client;
 import java.math.BigDecimal;
 import java.math.MathContext;
 import java.math.RoundingMode;
-import java.time.Instant;
+import java.time.LocalDate;
 import java.time.ZoneOffset;
 import java.util.ArrayList;
 import java.util.List;
@@ -16,11 +16,14 @@ public final class Budget {
   private static final MathContext UP = new MathContext(4, RoundingMode.CEILING);
   private static final MathContext DOWN = new MathContext(4, RoundingMode.FLOOR);
   private static final int DIGITS = 60;
+  private static final BigDecimal LARGEST_DELTA = new BigDecimal("0.001"); // above it a limit counts as exceeded
+  private static final String COLLUDING = "even if every shuffler colludes with the analysts";
+  private static final String HONEST = "if the shufflers are honest";
 
   private Budget() {}
 
   /** The reports of one person with their sums, in sentences. */
-  public static List<String> sentences(List<Entry> entries, String user) {
+  public static List<String> sentences(List<Entry> entries, List<Limit> limits, String user) {
     Map<String, List<Entry>> groups = new TreeMap<>();
     int unknown = 0;
     for (Entry entry : entries) {
@@ -31,16 +34,61 @@ public final class Budget {
     List<String> lines = new ArrayList<>();
     lines.add(groups.isEmpty() ? "No report was made here." : "What your reports can reveal, as their tasks state it; nothing of it is verified here.");
     for (List<Entry> group : groups.values()) lines.addAll(sums(group));
-    String today = Instant.now().atZone(ZoneOffset.UTC).toLocalDate().toString();
+    String today = LocalDate.now(ZoneOffset.UTC).toString();
     String newest = groups.values().stream().flatMap(List::stream).map(entry -> entry.spent().day()).max(String::compareTo).orElse("");
     if (newest.compareTo(today) > 0) {
       lines.add("The clock of this device is behind the newest entry (" + newest + ").");
     }
+    for (Limit limit : limits) lines.add("Your limit: " + Main.printable(limit.toString()));
     if (unknown > 0) {
       lines.add(unknown + " report(s) of an earlier version of this client, or of somebody else's, are not counted.");
     }
     lines.add("Reports made with other folders, or on other devices, are not known here.");
     return lines;
+  }
+
+  /**
+   * Why a new report would go over the limits of its person; empty if it would not.
+   *
+   * @param lastDay when its collection ends: a clock ahead of it is wrong
+   */
+  static List<String> exceeded(List<Entry> entries, Spent made, List<Limit> limits, String lastDay) {
+    List<Limit> mine = limits.stream().filter(limit -> limit.unit().equals(made.unit())).toList();
+    String unit = made.unit().isEmpty() ? "of tasks without a unit" : "in " + Main.printable(made.unit());
+    if (mine.isEmpty()) return List.of("You have limits " + limits + ", and none for distances " + unit + ".");
+    List<Spent> same = new ArrayList<>(List.of(made));
+    for (Entry entry : entries) {
+      Spent spent = entry.spent();
+      boolean counts = spent != null && spent.user().equals(made.user()) && group(spent).equals(group(made));
+      if (counts && !(spent.task().equals(made.task()) && spent.round() == made.round())) same.add(spent);
+    }
+    long today = Math.min(LocalDate.now(ZoneOffset.UTC).toEpochDay(), LocalDate.parse(lastDay).toEpochDay());
+    List<String> sentences = new ArrayList<>();
+    for (Limit limit : mine) {
+      BigDecimal distance = new BigDecimal(limit.distance());
+      // those of the future, by a clock that was set back, count too
+      List<Spent> recent = same.stream().filter(spent -> today - LocalDate.parse(spent.day()).toEpochDay() <= limit.days()).toList();
+      Sum sum = sum(recent, distance, limit.isIfHonest() ? Spent::shuffled : Spent::local);
+      boolean isKept = sum.epsilon != null && sum.epsilon.compareTo(new BigDecimal(limit.epsilon())) <= 0;
+      if (isKept && sum.delta.compareTo(LARGEST_DELTA) <= 0) continue;
+      Sum beside = sum(recent, distance, limit.isIfHonest() ? Spent::local : Spent::shuffled);
+      String who = limit.isIfHonest() ? HONEST : COLLUDING;
+      String other = limit.isIfHonest() ? COLLUDING : HONEST;
+      sentences.add(
+          "With this report, those of " + limit.days() + " days sum up to " + sum + ", " + who + " (and to " + beside + ", " + other
+              + "), for moves of " + limit.distance() + " " + unit + "; your limit is " + limit + ".");
+    }
+    return sentences;
+  }
+
+  /** Epsilon and delta together; epsilon is null if nothing limits it. */
+  private record Sum(BigDecimal epsilon, BigDecimal delta) {
+    @Override
+    public String toString() {
+      if (epsilon == null) return "no limit";
+      String small = delta.signum() == 0 ? "" : ", delta " + text(delta, UP);
+      return "epsilon " + text(epsilon, UP) + small;
+    }
   }
 
   /** Distances can be compared if they have a unit and are between the same; otherwise within a task only. */
@@ -64,8 +112,8 @@ public final class Budget {
     String unit = first.unit().isEmpty() ? " (task " + first.task().substring(0, 8) + ")" : " " + Main.printable(first.unit());
     lines.add("");
     lines.add("Moves" + (first.moves().isEmpty() ? "" : " between " + Main.printable(first.moves())) + reach + (distance == null && !first.unit().isEmpty() ? "" : unit) + ":");
-    lines.add("  " + sum(all, distance, Spent::local) + ", even if every shuffler colludes with the analysts;");
-    lines.add("  " + sum(all, distance, Spent::shuffled) + ", if the shufflers are honest.");
+    lines.add("  " + sum(all, distance, Spent::local) + ", " + COLLUDING + ";");
+    lines.add("  " + sum(all, distance, Spent::shuffled) + ", " + HONEST + ".");
     for (Entry entry : entries) {
       Spent spent = entry.spent();
       String analyst = spent.analyst().isEmpty() ? "somebody" : Main.printable(spent.analyst());
@@ -88,7 +136,7 @@ public final class Budget {
   }
 
   /** Epsilon and delta of several tasks together at a distance. The rounds of one task have one loss together. */
-  private static String sum(List<Spent> all, BigDecimal distance, Function<Spent, Spent.Loss> part) {
+  private static Sum sum(List<Spent> all, BigDecimal distance, Function<Spent, Spent.Loss> part) {
     BigDecimal epsilon = BigDecimal.ZERO;
     BigDecimal delta = BigDecimal.ZERO;
     for (String task : all.stream().map(Spent::task).distinct().toList()) {
@@ -100,15 +148,16 @@ public final class Budget {
       BigDecimal largestDelta = BigDecimal.ZERO;
       for (Spent spent : mine) {
         Spent.Loss loss = part.apply(spent);
-        if (!Double.isFinite(loss.epsilon())) return "no limit";
+        // a task promises nothing beyond its distance
+        boolean isLimited = Double.isFinite(loss.epsilon()) && distance.compareTo(exact(loss.distance())) <= 0;
+        if (!isLimited) return new Sum(null, BigDecimal.ONE);
         largest = largest.max(at(loss, distance));
         largestDelta = largestDelta.max(exact(loss.delta()));
       }
       epsilon = epsilon.add(times.multiply(largest));
       delta = delta.add(times.multiply(largestDelta));
     }
-    String small = delta.signum() == 0 ? "" : ", delta " + text(delta.min(BigDecimal.ONE), UP);
-    return "epsilon " + text(epsilon, UP) + small;
+    return new Sum(epsilon, delta.min(BigDecimal.ONE));
   }
 
   /** A number as it is written in the task. */

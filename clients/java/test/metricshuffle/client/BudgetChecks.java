@@ -75,7 +75,7 @@ final class BudgetChecks {
 
   private static List<String> lines(Path outbox, String user) throws Exception {
     List<String> lines = new ArrayList<>();
-    for (String line : Budget.sentences(new FolderOutbox(outbox).entries(), user)) {
+    for (String line : Budget.sentences(new FolderOutbox(outbox).entries(), List.of(), user)) {
       lines.add(line.strip().replaceAll("^[0-9]{4}-[0-9]{2}-[0-9]{2} ", "DAY "));
     }
     return lines;
@@ -159,6 +159,51 @@ final class BudgetChecks {
     isEqual(lines(outbox, ""), List.of("No report was made here.", uncounted, ELSEWHERE));
   }
 
+  private static String over(Client client) throws Exception {
+    try {
+      client.prepare(Value.of(7), "");
+      return "";
+    } catch (OverLimit refused) {
+      return refused.getMessage();
+    }
+  }
+
+  /** Nothing is made over a limit without a yes; limits are of a person and of a unit, and are replaced and removed. */
+  private static void limits() throws Exception {
+    Path outbox = scratch.resolve("limits");
+    FolderOutbox folder = new FolderOutbox(outbox);
+    Object local = guarantee(3.0, 0, 10.0, "kcal", "flat");
+    Object shuffled = guarantee(0.1, 0, 10.0, "kcal", "linear");
+    folder.setLimit("", Limit.parse("3 at  10 kcal in 30 days"));
+    folder.setLimit("Ada", Limit.parse("1 at 1 kcal in 1d"));
+    client(outbox, collection("a", 1, 1, shuffled, local), "").prepare(Value.of(7), "");
+    String told = over(client(outbox, collection("b", 1, 1, shuffled, local), ""));
+    isEqual(
+        told,
+        "With this report, those of 30 days sum up to epsilon 6, even if every shuffler colludes with the analysts (and to epsilon 0.2, if"
+            + " the shufflers are honest), for moves of 10 in kcal; your limit is 3 at 10 kcal in 30d. Nothing was made or sent.");
+    isEqual(folder.entries().size(), 1);
+    isEqual(over(client(outbox, collection("c", 1, 1, guarantee(0.1, 0, 1.0, "h", "flat"), local), "")).contains("none for distances in h"), true);
+    folder.setLimit("", Limit.parse("none at 10 kcal in 30d"));
+    folder.setLimit("", Limit.parse("0.15 at 5 kcal in 30d if honest"));
+    isEqual(folder.limits("").toString(), "[0.15 at 5 kcal in 30d if honest]");
+    isEqual(over(client(outbox, collection("b", 1, 1, shuffled, local), "")), "");
+    isEqual(over(client(outbox, collection("d", 1, 1, shuffled, local), "")), "");
+    isEqual(over(client(outbox, collection("e", 1, 1, shuffled, local), "")).contains("sum up to epsilon 0.2, if the"), true);
+    Options agreed = Options.in(outbox).transport(OPEN).overLimit(true);
+    isEqual(over(new Client(collection("e", 1, 1, shuffled, local), agreed)), "");
+    isEqual(over(client(outbox, collection("f", 1, 1, shuffled, local), "Bob")), "");
+    folder.setLimit("", Limit.parse("9 at 11 kcal in 1d"));
+    isEqual(over(client(outbox, collection("f", 1, 1, shuffled, local), "")).contains("sum up to no limit"), true);
+    for (String wrong : List.of("", "3", "3 at 0 kcal in 3d", "-1 at 1 in 3d", "3 at 1 kcal in 0d")) {
+      try {
+        throw new AssertionError(Limit.parse(wrong));
+      } catch (IllegalArgumentException refused) {
+        isEqual(refused.getMessage().contains("3 at 100 kcal in 30d"), true);
+      }
+    }
+  }
+
   public static void main(String[] arguments) throws Exception {
     recipe = Json.read(Files.readAllBytes(Path.of(arguments[0]))).get("reports").get("whole numbers").get("recipe");
     scratch = Path.of(arguments[1]);
@@ -166,5 +211,7 @@ final class BudgetChecks {
     System.out.println("ok sums");
     kills();
     System.out.println("ok kills");
+    limits();
+    System.out.println("ok limits");
   }
 }
