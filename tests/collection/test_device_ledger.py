@@ -514,5 +514,12 @@ def test_forgetting_says_what_it_forgets_and_asks(
 def test_options_of_device_and_analyst_do_not_mix(terminal: Terminal) -> None:
     assert "there is no outbox nothing.box" in terminal.refused("budget", "--outbox", "nothing.box")
     assert "one or the other" in terminal.refused("budget", "some.ledger", "--user", "me")
+    terminal("budget", "--outbox", "my.box", "--limit", "3 at 1 kcal in 30d")
+    assert "is an outbox, with reports of your own; give --outbox my.box" in terminal.refused(
+        "budget", "my.box"
+    )
+    assert "there is no limit for at 2 kcal" in terminal.refused(
+        "budget", "--outbox", "my.box", "--limit", "none at 2 kcal in 30d"
+    )
     assert "--yes belongs to --forget" in terminal.refused("budget", "--yes")
     assert "is not a limit" in terminal.refused("budget", "--limit", "three")

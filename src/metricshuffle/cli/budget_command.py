@@ -132,6 +132,7 @@ def _ledgers_here() -> list[LedgerContent]:
 def _notes(path: Path) -> list[LedgerContent]:
     """Read a ledger, or the records of a plan or task in all ledgers next to it."""
     from metricshuffle.cli.console import note
+    from metricshuffle.collection.client.outbox import APPLICATION
     from metricshuffle.files import read_bytes
     from metricshuffle.planning.costs.release_ledger import (
         BUDGET_FORMAT,
@@ -142,6 +143,8 @@ def _notes(path: Path) -> list[LedgerContent]:
     from metricshuffle.tasks.shuffle import SQLITE_HEADER
 
     start = read_bytes(path)
+    if start.startswith(SQLITE_HEADER) and start[68:72] == APPLICATION.to_bytes(4):
+        raise InputError(f"{path} is an outbox, with reports of your own; give --outbox {path}.")
     if (
         path.suffix == ".ledger"
         or start.startswith(SQLITE_HEADER)

@@ -82,6 +82,9 @@ class PrivacyLoss:
             "shape": "linear" if self.is_linear else "flat",
         }
 
+    def epsilon_text(self) -> str:
+        return f"epsilon {format_epsilon(self.epsilon)}" if math.isfinite(self.epsilon) else RAW
+
     def at(self, distance: Fraction) -> Fraction | None:
         """Epsilon of a move of that length; None if nothing limits it."""
         own = _exact(self.distance)
@@ -180,11 +183,11 @@ class LedgerEntry:
     def line(self) -> str:
         analyst = _printable(self.analyst) or "somebody"
         source = "recomputed here" if self.verified else "as the task claims"
-        counted = "" if self.honest is None else f" with {self.honest:,} honest reports"
+        counted = "" if self.honest is None else f" and {self.honest:,} reports too"
         return (
             f"{self.day} {self.state}: round {self.round} of task {self.task[:8]}, asked by "
-            f"{analyst}; epsilon {format_epsilon(self.local.epsilon)}, or "
-            f"{format_epsilon(self.shuffled.epsilon)}{counted}, up to "
+            f"{analyst}; {self.local.epsilon_text()}, or {self.shuffled.epsilon_text()} if the "
+            f"shufflers are honest{counted}, up to "
             f"{format_distance(self.shuffled.distance)} ({source})."
         )
 
