@@ -9,6 +9,7 @@ import os
 import sqlite3
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from dataclasses import replace
 from fractions import Fraction
@@ -236,6 +237,34 @@ def test_over_a_limit_nothing_is_stored(outbox: Outbox) -> None:
     agreed = replace(second, over_limit=True)
     outbox.keep("b" * 64, 1, [SealedReport(who, "c", b"2")], spent=agreed)
     assert len(outbox.ledger(who).entries) == 2
+
+
+def test_of_two_reports_at_once_one_stays_below_the_limit(outbox: Outbox) -> None:
+    """Each alone is within the limit, and both of them together are not."""
+    who = outbox.user("ann")
+    outbox.set_limit(who, limit("5 at 10 kcal in 30d"))
+    together = threading.Barrier(2)
+    refused: list[str] = []
+
+    def make(task: str) -> None:
+        mine = Outbox(outbox.path)
+        spent = Spending(entry(task), LATEST)
+        mine.check_limits([who], spent)
+        together.wait(30)
+        try:
+            mine.keep(task * 64, 1, [SealedReport(who, "c", b"sealed")], spent=spent)
+        except OverLimit:
+            refused.append(task)
+        mine.close()
+
+    makers = [threading.Thread(target=make, args=(task,)) for task in "ab"]
+    for maker in makers:
+        maker.start()
+    for maker in makers:
+        maker.join(60)
+    assert len(refused) == 1
+    assert len(outbox.ledger(who).entries) == 1
+    assert outbox.held(refused[0] * 64, 1, [who]) == {}
 
 
 def test_a_forgotten_ledger_says_that_reports_are_not_counted(
