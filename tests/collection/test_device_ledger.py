@@ -105,7 +105,9 @@ def test_rounds_of_a_task_have_one_loss_and_more_rounds_cost_again() -> None:
 
 
 def test_nothing_is_promised_beyond_the_distance_of_a_task_or_without_local_noise() -> None:
-    assert LossSum.of([entry()], Fraction(11), honest=False).epsilon is None
+    total = LossSum.of([entry()], Fraction(11), honest=False)
+    assert total.epsilon is None
+    assert str(total) == "no limit (nothing is promised for moves of more than 10)"
     raw = entry(local=loss(math.inf))
     assert LossSum.of([raw], Fraction(1), honest=False).epsilon is None
     assert "may read what you send" in str(LossSum.of([raw], Fraction(1), honest=False))
@@ -176,9 +178,9 @@ def test_a_limit_on_the_local_sum_always_asks_about_raw_values() -> None:
 
 def test_a_limit_asks_beyond_the_distance_and_about_units_without_one() -> None:
     (told,) = exceeded([], entry(), "9 at 11 kcal in 30d")
-    assert "promises nothing for moves of more than 10" in told
+    assert "nothing is promised for moves of more than 10" in told
     (told,) = exceeded([], entry(unit="Kcal"), "9 at 10 kcal in 30d")
-    assert told == "You have limits (9 at 10 kcal in 30d), and none for distances in Kcal."
+    assert told == "You have limits (9 at 10 kcal in 30d), and none for moves in Kcal."
     assert exceeded([], entry(unit="Kcal")) == []
 
 

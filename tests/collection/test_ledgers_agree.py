@@ -130,7 +130,7 @@ def test_sums_in_javascript_are_exact_and_rounded_up(javascript: Path) -> None:
         "epsilon 6.2",
         "epsilon 1.1, delta 0.000004",
         "epsilon 0.1667, delta 0.000004",
-        "no limit (the shuffler and those who ask together may read what you send)",
+        "no limit (nothing is promised for moves of more than 5)",
     ]
     assert answer["counts"] == [0, 1, 0, 1, 0]
     assert all("Fill in all numbers" in told for told in answer["wrong"])

@@ -31,6 +31,8 @@ export interface Ledger {
 export interface Sum {
   epsilon: Ratio | null;
   delta: Ratio;
+  /** Why nothing limits epsilon. */
+  reasons: readonly string[];
 }
 
 /** Numerator and denominator. */
@@ -96,6 +98,7 @@ export function measureOf(spent: Spent): string {
 export function summed(all: readonly Spent[], distance: Ratio, honest: boolean): Sum {
   let epsilon: Ratio | null = ZERO;
   let delta = ZERO;
+  const reasons = new Set<string>();
   for (const task of new Set(all.map((spent) => spent.task))) {
     const entries = all.filter((spent) => spent.task === task);
     const reports = new Set(entries.map(({ round }) => round)).size;
@@ -107,16 +110,23 @@ export function summed(all: readonly Spent[], distance: Ratio, honest: boolean):
       const loss = honest ? entry.shuffled : entry.local;
       const own = epsilonAt(loss, distance);
       most = own && most && larger(most, own);
+      if (!own) reasons.add(reasonOf(loss, honest));
       mostDelta = larger(mostDelta, exact(positive(loss?.delta, 1)));
     }
     epsilon = most && epsilon && add(epsilon, times(count, most));
     delta = add(delta, times(count, mostDelta));
   }
-  return { epsilon, delta: isMore(delta, ONE) ? ONE : delta };
+  return { epsilon, delta: isMore(delta, ONE) ? ONE : delta, reasons: [...reasons].sort() };
 }
 
-export function sumText({ epsilon, delta }: Sum): string {
-  if (!epsilon) return 'no limit (the shuffler and those who ask together may read what you send)';
+/** Why nothing limits the epsilon of an entry at a distance. */
+function reasonOf(loss: Loss | undefined, honest: boolean): string {
+  if (positive(loss?.epsilon, Infinity) < Infinity) return `nothing is promised for moves of more than ${positive(loss!.distance, 0)}`;
+  return honest ? 'nothing is promised' : 'the shuffler and those who ask together may read what you send';
+}
+
+export function sumText({ epsilon, delta, reasons }: Sum): string {
+  if (!epsilon) return `no limit (${reasons.join('; ')})`;
   return `epsilon ${shown(epsilon)}${delta[0] ? `, delta ${shown(delta)}` : ''}`;
 }
 
@@ -144,8 +154,8 @@ export function exceeded(limits: readonly Limit[], entries: readonly Spent[], ma
   if (!limits.length) return [];
   const unit = textOf(made.unit);
   const mine = limits.filter((limit) => limit.unit === unit);
-  const place = unit ? `in ${printable(unit)}` : 'of tasks without a unit';
-  if (!mine.length) return [`You have limits (${limits.map(limitText).join('; ')}), and none for distances ${place}.`];
+  const place = printable(unit) || 'in tasks without a unit';
+  if (!mine.length) return [`You have limits (${limits.map(limitText).join('; ')}), and none for moves ${unit && 'in '}${place}.`];
   const others = entries.filter(({ task, round, user }) => user === made.user && (task !== made.task || round !== made.round));
   const same = [...others, made].filter((spent) => measureOf(spent) === measureOf(made));
   const now = Number.isNaN(latest) ? Date.now() : Math.min(Date.now(), latest);

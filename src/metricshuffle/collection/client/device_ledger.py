@@ -26,7 +26,7 @@ LARGEST_DELTA = Fraction(1, 1000)
 """Sum of deltas above which a limit counts as exceeded, whatever the sum of epsilons is."""
 COLLUDING = "even if every shuffler colludes with the analysts"
 HONEST = "if the shufflers are honest"
-RAW = "no limit (the shuffler and the analyst together may read what you send)"
+RAW = "the shuffler and the analyst together may read what you send"
 LIMIT = re.compile(
     r"(?P<epsilon>\S+) at (?P<distance>\S+)(?: (?P<unit>\S.*?))? "
     r"in (?P<days>[0-9]{1,5}) ?d(?:ays?)?(?P<honest> if honest)?"
@@ -83,7 +83,9 @@ class PrivacyLoss:
         }
 
     def epsilon_text(self) -> str:
-        return f"epsilon {format_epsilon(self.epsilon)}" if math.isfinite(self.epsilon) else RAW
+        return (
+            f"epsilon {format_epsilon(self.epsilon)}" if math.isfinite(self.epsilon) else "no limit"
+        )
 
     def at(self, distance: Fraction) -> Fraction | None:
         """Epsilon of a move of that length; None if nothing limits it."""
@@ -250,6 +252,8 @@ class LossSum:
 
     epsilon: Fraction | None
     delta: Fraction
+    reason: str = ""
+    """Why nothing limits epsilon."""
 
     @classmethod
     def of(cls, entries: Iterable[LedgerEntry], distance: Fraction, *, honest: bool) -> LossSum:
@@ -259,19 +263,29 @@ class LossSum:
         for entry in entries:
             rounds.setdefault(entry.task, set()).add(entry.round)
             losses[entry.task] = entry
-        epsilon: Fraction | None = Fraction(0)
+        epsilon = Fraction(0)
         delta = Fraction(0)
+        reasons = set()
         for task, entry in losses.items():
             times = -(-len(rounds[task]) // max(1, entry.rounds))
             loss = entry.loss(honest=honest)
             own = loss.at(distance)
-            epsilon = None if own is None or epsilon is None else epsilon + times * own
+            epsilon += times * (own or 0)
             delta += times * _exact(loss.delta)
-        return cls(epsilon, min(delta, Fraction(1)))
+            if own is None:
+                reasons.add(
+                    f"nothing is promised for moves of more than {format_distance(loss.distance)}"
+                    if math.isfinite(loss.epsilon)
+                    else "nothing is promised"
+                    if honest
+                    else RAW
+                )
+        delta = min(delta, Fraction(1))
+        return cls(None, delta, "; ".join(sorted(reasons))) if reasons else cls(epsilon, delta)
 
     def __str__(self) -> str:
         if self.epsilon is None:
-            return RAW
+            return f"no limit ({self.reason})"
         small = f", delta {format_delta(_rounded_up(self.delta))}" if self.delta else ""
         return f"epsilon {format_epsilon(_rounded_up(self.epsilon))}{small}"
 
@@ -300,10 +314,11 @@ class DeviceLedger(Brief):
         ]
         same = [entry for entry in [*others, new] if entry.measure == new.measure]
         mine = [limit for limit in self.limits if limit.unit == new.unit]
-        unit = f"in {_printable(new.unit)}" if new.unit else "of tasks without a unit"
+        unit = _printable(new.unit) if new.unit else "in tasks without a unit"
         if not mine:
+            place = f"in {unit}" if new.unit else unit
             limits = "; ".join(map(str, self.limits))
-            return [f"You have limits ({limits}), and none for distances {unit}."]
+            return [f"You have limits ({limits}), and none for moves {place}."]
         today = min(this_day(), latest)
         sentences = []
         for limit in mine:
@@ -315,20 +330,9 @@ class DeviceLedger(Brief):
                 f"With this report, those of {limit.days} days sum up to {total}, "
                 f"{HONEST if limit.honest else COLLUDING} (and to {beside}, "
                 f"{COLLUDING if limit.honest else HONEST}), for moves of {limit.distance} {unit}; "
-                f"your limit is {limit}." + self._reach_text(same, limit)
+                f"your limit is {limit}."
             )
         return [*sentences, *self.remarks()] if sentences else []
-
-    def _reach_text(self, entries: Iterable[LedgerEntry], limit: DeviceLimit) -> str:
-        reach = min(
-            (entry.loss(honest=limit.honest).distance for entry in entries), default=math.inf
-        )
-        if _is_infinite_or_reached(reach, limit):
-            return ""
-        return (
-            f" A report among them promises nothing for moves of more than "
-            f"{format_distance(reach)}."
-        )
 
     def remarks(self) -> list[str]:
         """Sentences about what it cannot know."""
@@ -410,10 +414,6 @@ def _group_lines(group: Sequence[LedgerEntry]) -> list[str]:
         f"  {LossSum.of(group, distance, honest=True)}, {HONEST}.",
         *(f"  {entry.line()}" for entry in group),
     ]
-
-
-def _is_infinite_or_reached(reach: float, limit: DeviceLimit) -> bool:
-    return math.isinf(reach) or _exact(reach) >= Fraction(limit.distance)
 
 
 def this_day() -> str:

@@ -54,8 +54,8 @@ public final class Budget {
    */
   static List<String> exceeded(List<Entry> entries, Spent made, List<Limit> limits, String lastDay) {
     List<Limit> mine = limits.stream().filter(limit -> limit.unit().equals(made.unit())).toList();
-    String unit = made.unit().isEmpty() ? "of tasks without a unit" : "in " + Main.printable(made.unit());
-    if (mine.isEmpty()) return List.of("You have limits " + limits + ", and none for distances " + unit + ".");
+    String unit = made.unit().isEmpty() ? "in tasks without a unit" : Main.printable(made.unit());
+    if (mine.isEmpty()) return List.of("You have limits " + limits + ", and none for moves " + (made.unit().isEmpty() ? "" : "in ") + unit + ".");
     List<Spent> same = new ArrayList<>(List.of(made));
     for (Entry entry : entries) {
       Spent spent = entry.spent();
@@ -150,7 +150,7 @@ public final class Budget {
         Spent.Loss loss = part.apply(spent);
         // a task promises nothing beyond its distance
         boolean isLimited = Double.isFinite(loss.epsilon()) && distance.compareTo(exact(loss.distance())) <= 0;
-        if (!isLimited) return new Sum(null, BigDecimal.ONE);
+        if (!isLimited) return new Sum(null, BigDecimal.ONE); // whatever the others are
         largest = largest.max(at(loss, distance));
         largestDelta = largestDelta.max(exact(loss.delta()));
       }

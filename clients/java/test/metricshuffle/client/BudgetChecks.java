@@ -181,9 +181,9 @@ final class BudgetChecks {
     isEqual(
         told,
         "With this report, those of 30 days sum up to epsilon 6, even if every shuffler colludes with the analysts (and to epsilon 0.2, if"
-            + " the shufflers are honest), for moves of 10 in kcal; your limit is 3 at 10 kcal in 30d. Nothing was made or sent.");
+            + " the shufflers are honest), for moves of 10 kcal; your limit is 3 at 10 kcal in 30d. Nothing was made or sent.");
     isEqual(folder.entries().size(), 1);
-    isEqual(over(client(outbox, collection("c", 1, 1, guarantee(0.1, 0, 1.0, "h", "flat"), local), "")).contains("none for distances in h"), true);
+    isEqual(over(client(outbox, collection("c", 1, 1, guarantee(0.1, 0, 1.0, "h", "flat"), local), "")).contains("none for moves in h"), true);
     folder.setLimit("", Limit.parse("none at 10 kcal in 30d"));
     folder.setLimit("", Limit.parse("0.15 at 5 kcal in 30d if honest"));
     isEqual(folder.limits("").toString(), "[0.15 at 5 kcal in 30d if honest]");
