@@ -59,4 +59,6 @@ export const options = {
   logLevel: 'warning',
 };
 
-await build({ ...options, outfile: process.argv[2] ?? `${folder}../../src/metricshuffle/report/static/client.js` });
+const outfile = process.argv[2] ?? `${folder}../../src/metricshuffle/report/static/client.js`;
+await build({ ...options, outfile });
+await build({ ...options, plugins: [], entryPoints: ['src/page/budget.ts'], outfile: outfile.replace(/client\.js$/, 'budget.js') });

@@ -35,7 +35,7 @@ EXAMPLES: dict[str, tuple[str, str]] = {
     ),
     "report": ("plan.json release.json", "plan.json --output plan.html"),
     "map": ("release.json --output answer.svg", "release.json --output answer.html"),
-    "budget": ("plan.json", "plan.json --json"),
+    "budget": ("plan.json", '--outbox my.outbox --limit "3 at 100 kcal in 30d"'),
     "simulate": ("plan.json --runs 100", "plan.json --runs 100 --seed 1 --json"),
     "audit": ("plan.json --batches 200", "plan.json --batches 200 --first 0 --second 100 --json"),
     "profile": (

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from metricshuffle.cli.device_budget import agrees
 from metricshuffle.cli.shared_options import Json, ReadingOptions, number, with_reading_options
 from metricshuffle.errors import InputError, MetricShuffleError
 
@@ -145,6 +146,14 @@ Patience = Annotated[
     ),
 ]
 
+OverLimits = Annotated[
+    bool,
+    typer.Option(
+        "--yes",
+        help="Take part even if that goes over a limit set by `metricshuffle budget --limit`.",
+    ),
+]
+
 
 def submit(
     collection: CollectionGiven,
@@ -161,6 +170,7 @@ def submit(
     digest: PinnedDigest = None,
     believe: Believe = False,
     patience: Patience = RETRY_SECONDS,
+    over_limit: OverLimits = False,
     as_json: Json = False,
 ) -> None:
     """Take part: verify the collection, randomize, seal and send. Only sealed reports are sent.
@@ -213,12 +223,12 @@ def submit(
                     client, values, value or [], user, reading, progress
                 )
             note(*wording_lines_or_notice(client.task.title, client.task.question))
-        with show_progress("Submitting") as progress:
-            if participants is None:
+        if participants is None:
+            with show_progress("Submitting") as progress:
                 done = run_sync(client.resend_async(tell=progress))
-            else:
-                completed.append(str(client.outbox.path))  # an interruption message names it
-                done = run_sync(client.submit_crowd(participants, tickets, tell=progress))
+        else:
+            completed.append(str(client.outbox.path))  # an interruption message names it
+            done = _submit_within_limits(client, participants, tickets, over_limit)
         note(*remarks)
         if as_json:
             print(json.dumps(_document(client, done)), flush=True)
@@ -233,6 +243,25 @@ def submit(
             raise NotAllStored(f"{done} The same command again sends what is missing, or --resend.")
         if values is not None and not as_json:
             note_rows_are_people(reading.user_column)
+
+
+def _submit_within_limits(
+    client: Client, participants: Participants, tickets: Sequence[bytes], over_limit: bool
+) -> Submitted:
+    """Submit; over a limit, only after a yes."""
+    from metricshuffle.cli.console import show_progress
+    from metricshuffle.collection.client.device_ledger import OverLimit
+    from metricshuffle.collection.client.http_client import run_sync
+
+    try:
+        with show_progress("Submitting") as progress:
+            return run_sync(
+                client.submit_crowd(participants, tickets, tell=progress, over_limit=over_limit)
+            )
+    except OverLimit as over:
+        if not agrees(f"{over.sentences}\nTake part all the same?", yes=False):
+            raise
+    return _submit_within_limits(client, participants, tickets, True)
 
 
 class NotAllStored(MetricShuffleError):

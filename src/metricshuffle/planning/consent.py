@@ -505,6 +505,7 @@ class _Writer:
                 self.say(
                     "If you answer more questions later, a bit more can be learned each time."
                 ),
+                *self._list_on_device(),
             )
         return (
             self.say(
@@ -513,6 +514,19 @@ class _Writer:
                 rounds=self.words.count(self.task.rounds),
             ),
             self.say("After that, a bit more can be learned about you each time."),
+            *self._list_on_device(),
+        )
+
+    def _list_on_device(self) -> tuple[str, ...]:
+        """What the clients of a collection do; a curator is sent answers in other ways."""
+        if self.task.protocol.trusted == "curator":
+            return ()
+        return (
+            self.say(
+                "If you take part on a web page or with a program of metricshuffle, your device "
+                "keeps a list of your reports."
+            ),
+            self.say("You can set a limit there. You are then asked before you go over it."),
         )
 
     def withdrawal(self) -> tuple[str, ...]:

@@ -12,6 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from metricshuffle.collection.client.device_ledger import LedgerEntry
 from metricshuffle.collection.client.http_client import (
     SPENT_TICKET,
     STORED,
@@ -25,6 +26,7 @@ from metricshuffle.collection.client.outbox import (
     OutboxEntry,
     SealedReport,
     SettledReport,
+    Spending,
     State,
 )
 from metricshuffle.collection.client.participants import Participants
@@ -122,6 +124,9 @@ class Submitting:
         patience: float,
         concurrency: int,
         log: Callable[[str], None],
+        *,
+        verified: bool = False,
+        over_limit: bool = False,
     ) -> None:
         self._parts = {collection.digest: collection for collection in collections}
         self._outbox = outbox
@@ -131,6 +136,11 @@ class Submitting:
         first = collections[0]
         self._batch = (first.task.digest, first.terms.round)
         self._with_tickets = bool(first.terms.ticket)
+        self._spending = Spending(
+            LedgerEntry.of(first, verified=verified),
+            max(collection.terms.extends[:10] for collection in collections),
+            over_limit,
+        )
 
     async def submit_all(self, participants: Participants, tickets: Sequence[bytes]) -> Submitted:
         """Randomize values of people without a report, once; send all reports not acknowledged."""
@@ -141,6 +151,7 @@ class Submitting:
             for who in participants.people
             if who not in entries
         }
+        await asyncio.to_thread(self._outbox.check_limits, new, self._spending)
         with_ticket: dict[bytes, bytes] = {}
         if self._with_tickets and new:
             if not tickets:
@@ -214,7 +225,7 @@ class Submitting:
 
     def _keep(self, reports: list[SealedReport], state: State) -> list[OutboxEntry]:
         """Store reports before any is sent; a report that another process stored first is used."""
-        entries = list(self._outbox.keep(*self._batch, reports, state).values())
+        entries = list(self._outbox.keep(*self._batch, reports, state, self._spending).values())
         self._check_collections(entries)
         return entries
 

@@ -18,6 +18,7 @@ from metricshuffle.collection.client.batch_submission import (
     already_reported_text,
     known_answer,
 )
+from metricshuffle.collection.client.device_ledger import DeviceLedger
 from metricshuffle.collection.client.http_client import (
     EXTRA,
     NotStored,
@@ -163,25 +164,36 @@ class Client(Brief):
         return seal_reports(collection, inputs, [b""], tickets or [b""])[0].report
 
     def submit(
-        self, value: Any, user: str = "", ticket: str | bytes | None = None
+        self,
+        value: Any,
+        user: str = "",
+        ticket: str | bytes | None = None,
+        *,
+        over_limit: bool = False,
     ) -> SubmissionResult:
         """Take part with a value: seal it, store it in the outbox, and send it until it is stored.
 
         Each `user` of an outbox reports once. Raises NotStored if the report is not stored, and if
         a report of that user was stored or declined before: then nothing is sent, whatever the
         value is. A report that was made before and is waiting is sent instead of this value; the
-        result says so.
+        result says so. Raises OverLimit, and makes nothing, if the report would exceed a limit that
+        the user has set in this outbox; `over_limit=True` makes it all the same.
         """
-        return run_sync(self.submit_async(value, user, ticket))
+        return run_sync(self.submit_async(value, user, ticket, over_limit=over_limit))
 
     async def submit_async(
-        self, value: Any, user: str = "", ticket: str | bytes | None = None
+        self,
+        value: Any,
+        user: str = "",
+        ticket: str | bytes | None = None,
+        *,
+        over_limit: bool = False,
     ) -> SubmissionResult:
         """Asynchronous `submit`."""
         await self._prepare()
         tickets = self.checked_tickets([] if ticket is None else [ticket])
         inputs = self.task.query.inputs([value], self.task.protocol.step)
-        done = await self._new_submission(1).submit_all(
+        done = await self._new_submission(1, over_limit=over_limit).submit_all(
             Participants(inputs, [self.outbox.user(user)]), tickets
         )
         answer = done.answers[0]
@@ -215,6 +227,7 @@ class Client(Brief):
         *,
         tickets: Sequence[str | bytes] = (),
         concurrency: int = CONCURRENCY,
+        over_limit: bool = False,
         **reading: Unpack[ReadingArguments],
     ) -> Submitted:
         """Take part for many people.
@@ -225,9 +238,10 @@ class Client(Brief):
         Args:
             values: as for `Task.randomize`, or the path of a CSV or Parquet file.
             tickets: assigned in this order.
+            over_limit: whether these people agreed to go over limits that they have set.
         """
         check_argument_names(reading)
-        return run_sync(self._submit_many(values, reading, tickets, concurrency))
+        return run_sync(self._submit_many(values, reading, tickets, concurrency, over_limit))
 
     async def _submit_many(
         self,
@@ -235,12 +249,13 @@ class Client(Brief):
         reading: ReadingArguments,
         tickets: Sequence[str | bytes],
         concurrency: int,
+        over_limit: bool,
     ) -> Submitted:
         await self._prepare()
         participants = await asyncio.to_thread(
             read_participants, self.task, lambda: self.outbox, values, reading
         )
-        return await self.submit_crowd(participants, tickets, concurrency)
+        return await self.submit_crowd(participants, tickets, concurrency, over_limit=over_limit)
 
     async def submit_crowd(
         self,
@@ -248,10 +263,12 @@ class Client(Brief):
         tickets: Sequence[str | bytes] = (),
         concurrency: int = CONCURRENCY,
         tell: Callable[[str], None] = lambda _: None,
+        *,
+        over_limit: bool = False,
     ) -> Submitted:
         """Take part for people whose values have been read already."""
         await self._prepare()
-        return await self._new_submission(concurrency, tell).submit_all(
+        return await self._new_submission(concurrency, tell, over_limit=over_limit).submit_all(
             participants, self.checked_tickets(tickets)
         )
 
@@ -266,14 +283,30 @@ class Client(Brief):
         await self._prepare()
         return await self._new_submission(concurrency, tell).resend_all()
 
+    def ledger(self, user: str = "") -> DeviceLedger:
+        """What the reports of a user of this outbox can reveal together, with their limits."""
+        return self.outbox.ledger(self.outbox.user(user))
+
     def _new_submission(
-        self, concurrency: int, tell: Callable[[str], None] = lambda _: None
+        self,
+        concurrency: int,
+        tell: Callable[[str], None] = lambda _: None,
+        *,
+        over_limit: bool = False,
     ) -> Submitting:
         if not 1 <= concurrency <= 1000:
             raise InputError(
                 f"concurrency must be a whole number from 1 to 1000, got {concurrency!r}."
             )
-        return Submitting(self._collections, self.outbox, self._patience, concurrency, tell)
+        return Submitting(
+            self._collections,
+            self.outbox,
+            self._patience,
+            concurrency,
+            tell,
+            verified=self._verified,
+            over_limit=over_limit,
+        )
 
     def checked_tickets(self, tickets: Sequence[str | bytes]) -> list[bytes]:
         """Parse tickets; raises if the collection takes reports without tickets."""

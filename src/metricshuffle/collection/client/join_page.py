@@ -47,10 +47,14 @@ HEADINGS = {
 }
 
 
+SCRIPTS = ("static/budget.js", "static/client.js")
+"""Scripts of the page, in their order: what was answered before; the client and the page."""
+
+
 @cache
-def client_bundle() -> bytes:
-    """Script of the page: the JavaScript client and the page's own code."""
-    script = (files("metricshuffle.report") / "static" / "client.js").read_bytes()
+def client_bundle(name: str = SCRIPTS[-1]) -> bytes:
+    """Script of the page; by default the JavaScript client and the page's own code."""
+    script = files("metricshuffle.report").joinpath(name).read_bytes()
     if b"</script" in script.lower() or b"<!--" in script:
         raise PlanError("the script of the join page would end early on it; build it again.")
     return script
@@ -172,7 +176,8 @@ def join_page(
     terms = collection.terms
     task = collection.task
     field = JoinField.of(terms.recipe["input"], background) if terms.recipe["browser"] else None
-    client_bundle()  # raises if the script contains the end of a script element
+    for name in SCRIPTS:
+        client_bundle(name)  # raises if it contains the end of a script element
     return render_template(
         "join.html.jinja",
         asked=field,
@@ -191,7 +196,7 @@ def join_page(
         connects="'self'"
         if base == terms.hops[0].url
         else f"{_source(collection.url)}/reports {_source(collection.url)}/state",
-        scripts=["static/client.js"],
+        scripts=SCRIPTS,
         styles=["join.css"],
     )
 

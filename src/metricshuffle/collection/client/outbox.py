@@ -2,8 +2,9 @@
 
 The outbox is an SQLite file that several processes may use. It has one entry for a person, task and
 round, whichever collection the report is for. Names are stored as hashes under a random key of the
-file. An acknowledged report is deleted; only the fact and its time remain. Nothing is stored from
-which a value could be recovered, not even a hash, because all values could be tried.
+file. An acknowledged report is deleted; only the fact and its time remain, and in the ledger what
+the report can reveal. Nothing is stored from which a value could be recovered, not even a hash,
+because all values could be tried.
 """
 
 from __future__ import annotations
@@ -21,6 +22,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
+from metricshuffle.collection.client.device_ledger import (
+    DeviceLedger,
+    DeviceLimit,
+    LedgerEntry,
+    OverLimit,
+    this_day,
+)
 from metricshuffle.errors import InputError
 from metricshuffle.files import check_leads_somewhere
 
@@ -34,7 +42,7 @@ LOCK_SECONDS = 30.0
 """Seconds that a process waits for another one."""
 QUERY_BATCH_SIZE = 500
 ENTRY_COLUMNS = "who, collection, state, answer, at, tried"
-VERSION = 1
+VERSION = 2
 REPORTS = """
 CREATE TABLE IF NOT EXISTS reports (
     task TEXT NOT NULL, round INTEGER NOT NULL, who BLOB NOT NULL, collection TEXT NOT NULL, report BLOB, boxes BLOB,
@@ -53,7 +61,19 @@ CREATE TABLE IF NOT EXISTS tickets (
     collection TEXT NOT NULL, ticket BLOB NOT NULL, who BLOB NOT NULL, refused INTEGER NOT NULL DEFAULT 0,
     PRIMARY KEY (collection, ticket)
 ) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS claims (id INTEGER PRIMARY KEY, claim TEXT NOT NULL UNIQUE);
+CREATE TABLE IF NOT EXISTS ledger (
+    who BLOB NOT NULL, task TEXT NOT NULL, round INTEGER NOT NULL, day TEXT NOT NULL,
+    claim INTEGER NOT NULL REFERENCES claims, PRIMARY KEY (who, task, round)
+) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS ledger_starts (who BLOB PRIMARY KEY, day TEXT NOT NULL) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS limits (
+    who BLOB NOT NULL, unit TEXT NOT NULL, distance TEXT NOT NULL, days INTEGER NOT NULL, honest INTEGER NOT NULL,
+    epsilon TEXT NOT NULL, PRIMARY KEY (who, unit, distance, days, honest)
+) WITHOUT ROWID;
 """  # noqa: E501
+EVERYONE = b""
+"""Id in `ledger_starts` of the file itself."""
 
 FROM_VERSION_0 = f"""
 ALTER TABLE reports RENAME TO reports_before;
@@ -77,6 +97,17 @@ class SealedReport:
     collection: str
     report: bytes
     boxes: bytes | None = None
+
+
+@dataclass(frozen=True)
+class Spending:
+    """What new reports can reveal, for the ledgers of their people."""
+
+    entry: LedgerEntry
+    latest: str
+    """Last day on which the collection is open."""
+    over_limit: bool = False
+    """Whether the people agreed to go over their limits."""
 
 
 @dataclass(frozen=True)
@@ -167,8 +198,13 @@ class Outbox:
                     "metricshuffle; use that one."
                 )
             if version < VERSION or not tables:
-                for statement in (FROM_VERSION_0 if tables else SCHEMA).split(";\n"):
+                before = FROM_VERSION_0 if tables and version == 0 else ""
+                for statement in (before + SCHEMA).split(";\n"):
                     connection.execute(statement)
+                connection.execute(
+                    "INSERT INTO ledger_starts VALUES (?, ?) ON CONFLICT DO NOTHING",
+                    (EVERYONE, this_day()),
+                )
                 connection.execute(f"PRAGMA user_version = {VERSION}")
             if not tables:
                 connection.execute(f"PRAGMA application_id = {APPLICATION}")
@@ -233,14 +269,21 @@ class Outbox:
         return entries
 
     def keep(
-        self, task: str, round: int, reports: Iterable[SealedReport], state: State = "made"
+        self,
+        task: str,
+        round: int,
+        reports: Iterable[SealedReport],
+        state: State = "made",
+        spent: Spending | None = None,
     ) -> dict[bytes, OutboxEntry]:
         """Store reports, all or none; a person's existing report remains, and is the one to send.
 
-        Reports that are sent at once are stored as `sending`.
+        Reports that are sent at once are stored as `sending`. What new ones can reveal is stored
+        with them; raises OverLimit, and stores none, if a limit forbids it.
         """
         entries: dict[bytes, OutboxEntry] = {}
         with self._transaction() as connection:
+            claim = None if spent is None else self._claim(spent.entry)
             for new in reports:
                 inserted = connection.execute(
                     "INSERT INTO reports (task, round, who, collection, report, boxes, "
@@ -260,6 +303,13 @@ class Outbox:
                 entries[new.who] = replace(
                     self._row(task, round, new.who), fresh=inserted.rowcount == 1
                 )
+                if spent is not None and entries[new.who].fresh:
+                    connection.execute(
+                        "INSERT INTO ledger VALUES (?, ?, ?, ?, ?)",
+                        (new.who, task, round, spent.entry.day, claim),
+                    )
+            if spent is not None:
+                self._raise_over_limits([who for who in entries if entries[who].fresh], spent)
         return entries
 
     def _row(self, task: str, round: int, who: bytes) -> OutboxEntry:
@@ -350,6 +400,107 @@ class Outbox:
                 (task, round),
             )
             return [entry for entry in map(_entry_of, rows) if entry.collection in collections]
+
+    # Ledger
+
+    def ledger(self, who: bytes) -> DeviceLedger:
+        """Ledger of a person, with their limits."""
+        with self._lock, self._sqlite_errors():
+            return self._ledger(who)
+
+    def check_limits(self, people: Iterable[bytes], spent: Spending) -> None:
+        """Raise OverLimit if new reports of these people would exceed their limits."""
+        with self._lock, self._sqlite_errors():
+            self._raise_over_limits(people, spent)
+
+    def set_limit(self, who: bytes, limit: DeviceLimit) -> None:
+        """Set a limit of a person; it replaces one of the same distance and days."""
+        with self._transaction() as connection:
+            connection.execute(
+                "INSERT OR REPLACE INTO limits VALUES (?, ?, ?, ?, ?, ?)",
+                (who, limit.unit, limit.distance, limit.days, limit.honest, limit.epsilon),
+            )
+
+    def remove_limit(self, who: bytes, limit: DeviceLimit) -> bool:
+        """Remove the limit of that distance and these days; return whether there was one."""
+        with self._transaction() as connection:
+            return bool(
+                connection.execute(
+                    "DELETE FROM limits WHERE who = ? AND unit = ? AND distance = ? AND days = ? "
+                    "AND honest = ?",
+                    (who, limit.unit, limit.distance, limit.days, limit.honest),
+                ).rowcount
+            )
+
+    def forget_ledger(self, who: bytes) -> None:
+        """Delete the ledger of a person. Their reports remain known, and count as unknown ones."""
+        with self._transaction() as connection:
+            connection.execute("DELETE FROM ledger WHERE who = ?", (who,))
+            connection.execute(
+                "INSERT OR REPLACE INTO ledger_starts VALUES (?, ?)", (who, this_day())
+            )
+            connection.execute("DELETE FROM claims WHERE id NOT IN (SELECT claim FROM ledger)")
+
+    def _claim(self, entry: LedgerEntry) -> int:
+        """Id of what a task claims, stored once for all people."""
+        self._connection.execute(
+            "INSERT INTO claims (claim) VALUES (?) ON CONFLICT DO NOTHING", (entry.claim,)
+        )
+        question = "SELECT id FROM claims WHERE claim = ?"
+        return int(self._connection.execute(question, (entry.claim,)).fetchone()[0])
+
+    def _ledger(self, who: bytes) -> DeviceLedger:
+        ask = self._connection.execute
+        try:
+            entries = [
+                LedgerEntry.read(
+                    claim, round, day, f"{state} (may have been sent)" if tried else state
+                )
+                for claim, round, day, state, tried in ask(
+                    "SELECT claims.claim, round, day, coalesce(state, 'made'), coalesce(tried, 0) "
+                    "FROM ledger JOIN claims ON claims.id = ledger.claim "
+                    "LEFT JOIN reports USING (task, round, who) WHERE ledger.who = ? ORDER BY day",
+                    (who,),
+                )
+            ]
+        except (ValueError, KeyError, TypeError) as error:
+            raise InputError(
+                f"the ledger in the outbox {self.path} is damaged ({error}); nothing was made or "
+                "sent. Restore the file from a copy, or use another outbox."
+            ) from None
+        (unknown,) = ask(
+            "SELECT count(*) FROM reports WHERE who = ? AND (state != 'declined' OR tried) AND NOT "
+            "EXISTS (SELECT 1 FROM ledger WHERE ledger.who = reports.who AND ledger.task = "
+            "reports.task AND ledger.round = reports.round)",
+            (who,),
+        ).fetchone()
+        (since,) = ask(
+            "SELECT max(day) FROM ledger_starts WHERE who IN (?, ?)", (EVERYONE, who)
+        ).fetchone()
+        limits = [
+            DeviceLimit(epsilon, distance, unit, days, bool(honest))
+            for epsilon, distance, unit, days, honest in ask(
+                "SELECT epsilon, distance, unit, days, honest FROM limits WHERE who = ?", (who,)
+            )
+        ]
+        return DeviceLedger(entries, limits, unknown, since)
+
+    def _raise_over_limits(self, people: Iterable[bytes], spent: Spending) -> None:
+        if spent.over_limit:
+            return
+        limited = {
+            bytes(who) for (who,) in self._connection.execute("SELECT DISTINCT who FROM limits")
+        }
+        exceeded = [
+            sentences
+            for who in people
+            if who in limited
+            and (sentences := self._ledger(who).exceeded(spent.entry, spent.latest))
+        ]
+        if not exceeded:
+            return
+        others = f"The same is true of {len(exceeded) - 1:,} more of these people."
+        raise OverLimit(" ".join([*exceeded[0], *([others] if len(exceeded) > 1 else [])]))
 
     # Tickets
 

@@ -329,6 +329,19 @@ REQUIREMENTS = _requirements(
         "A client MUST draw its randomness from the operating system; two people share no "
         "bytes of a box.",
     ),
+    (
+        "L9",
+        "",
+        "A client that keeps a ledger MUST write the entry of a report in the step that stores "
+        "the sealed report, MUST keep it whatever becomes of the report until the person deletes "
+        "it, and MUST NOT add up epsilons of different units.",
+    ),
+    (
+        "L10",
+        "",
+        "A client MUST NOT make a report that exceeds a limit of the person without their "
+        "consent, and MUST say so where it makes none.",
+    ),
 )
 
 

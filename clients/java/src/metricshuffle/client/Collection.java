@@ -165,6 +165,11 @@ public final class Collection {
     return terms.get("ticket").count();
   }
 
+  /** The last day on which it may take reports. */
+  String lastDay() {
+    return terms.get("extends").text().substring(0, 10);
+  }
+
   /** Why this client cannot follow the recipe of the collection; null if it can. */
   public String why() {
     return recipe().get("browser").flag() ? null : recipe().get("why").text();
