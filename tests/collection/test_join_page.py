@@ -232,6 +232,14 @@ def test_the_command_draws_a_background(saved: Path, tmp_path: Path) -> None:
     )
 
 
+def test_the_command_names_towns_on_the_map(saved: Path, tmp_path: Path) -> None:
+    words = ["join-page", str(saved), "--output", str(tmp_path / "site"), "--background", "places"]
+    assert CliRunner().invoke(app, words).exit_code == 0
+    page = (tmp_path / "site" / "index.html").read_text()
+    assert re.search(r'<text class="town" x="[\d.]+" y="[\d.]+" font-size="[\d.]+">Bern</text>', page)
+    assert "GeoNames (CC BY 4.0)" in page
+
+
 def test_the_command_refuses_in_a_sentence_and_writes_nothing(tmp_path: Path) -> None:
     hadamard = load_task(
         Histogram(Categories(["a", "b", "c", "d"])),

@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 
 MAX_LISTED_LABELS = 12
 """Maximum number of labels that are listed; more are chosen from a menu."""
+MAX_MAP_NAMES = 8
+"""Names of towns on a map to choose from, which a telephone shows small."""
 MAX_GRID_LINES = 40
 """Maximum number of grid lines over a map, in either direction."""
 HEADINGS = {
@@ -71,6 +73,11 @@ class ClickableMap:
     ways: str
     ring: str
     """Radius of the ring that marks the chosen cell, which a fine grid makes too small to see."""
+    names: tuple[tuple[str, str, str], ...] = ()
+    """Names of towns with their points, as text."""
+    source: str = ""
+    letters: str = ""
+    """Height of letters."""
 
 
 @dataclass(frozen=True)
@@ -272,4 +279,12 @@ def _map(value: JsonObject, background: Background | None) -> ClickableMap:
         else ""
     )
     ways = "".join(path(line, False) for line in background.lines) if background else ""
-    return ClickableMap(width, height, net, shore, ways, f"{max(1.0, max(width, height) / 40):.4g}")
+    cell = float(value["cell"])
+    names = tuple(
+        (name, f"{east / cell:.5g}", f"{height - north / cell:.5g}")
+        for name, east, north in (background.names[:MAX_MAP_NAMES] if background else ())
+    )
+    ring = f"{max(1.0, max(width, height) / 40):.4g}"
+    source = background.source if background else ""
+    letters = f"{max(width, height) / 36:.4g}"
+    return ClickableMap(width, height, net, shore, ways, ring, names, source, letters)
