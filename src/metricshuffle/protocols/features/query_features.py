@@ -13,7 +13,7 @@ from pydantic import model_validator
 
 from metricshuffle.accounting.user_items.lipschitz import lipschitz_constant
 from metricshuffle.accounting.user_items.structured_constants import structured_constants
-from metricshuffle.errors import InputError, NotCertified
+from metricshuffle.errors import InputError
 from metricshuffle.estimation.interval_widths import SumNoise
 from metricshuffle.estimation.inversion import IntervalMethod
 from metricshuffle.models import Whole
@@ -199,7 +199,7 @@ def _structured_slope(features: TableColumns, space: Space, rates: tuple[float, 
 
 
 def _column_changes(table: Floats, space: Space) -> Floats:
-    """How much each column changes, relative to the others: only how noise is divided depends on it.
+    """How much each column changes relative to the others, by which the noise is divided.
 
     Largest change per unit of distance over all pairs of points; with too many points, the range.
     """
