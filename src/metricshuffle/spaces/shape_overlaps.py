@@ -111,9 +111,9 @@ def _crossing(
     for start in range(0, len(first), EDGES_AT_ONCE):
         part = first[start : start + EDGES_AT_ONCE]
         close = np.flatnonzero(_in_box(theirs, *_box(part.reshape(-1, 2))))
-        near, depths = theirs[close], allowed[owners[close]]
-        crossed = (_depths(part, near, depths) < 0.0) & (
-            _depths(near, part, depths[:, None]).T < 0.0
+        neighbours, depths = theirs[close], allowed[owners[close]]
+        crossed = (_depths(part, neighbours, depths) < 0.0) & (
+            _depths(neighbours, part, depths[:, None]).T < 0.0
         )
         if crossed.any():
             edge, crossing = (int(place) for place in np.argwhere(crossed)[0])
