@@ -38,6 +38,7 @@ def test_from_places_to_shares_of_zones(columns: str, terminal: Terminal, folder
     assert told.exit_code == 0, told.output
     words = " ".join(told.output.split())
     assert "Inside a zone nothing can be seen" in words
+    assert "Zones have no floor that would limit this." in words
     assert f"d + {2 * (quad_zones().radius or 0.0):,.0f} m" in words
     for line in (
         f"randomize task.json people.csv {columns} --output reports.bin",
