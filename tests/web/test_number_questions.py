@@ -26,6 +26,28 @@ def test_the_examples_are_read(question: str) -> None:
     assert asked("number", {"question": question}).request.query == READ[question]
 
 
+def test_totals_of_items_are_read_and_written() -> None:
+    request = asked("items", {"question": "total", "distance": "2"}).request
+    users = ms.Users(ms.Space(ms.Integers(0, 23, "hours")), 10)
+    assert request.query == ms.UserLinearQuery.total(users)
+    assert ("--query", "user-total") in request.to_command()
+    for typed, field, words in (
+        ({"items": ""}, "items", "one item more would change a total"),
+        ({"item": "label"}, "item", "of a total is a whole number"),
+        ({"item": "square"}, "item", "of a total is a whole number"),
+    ):
+        with pytest.raises(FieldErrors) as wrong:
+            asked("items", {"question": "total", **typed})
+        assert words in wrong.value.sentences[field]
+
+
+@pytest.mark.thorough
+def test_a_dry_run_of_totals_has_its_error() -> None:
+    result = load_result("items", {"question": "total", "distance": "2", "users": "300"})
+    assert "--query user-total" in command(result)
+    assert "hours was expected" in str(trial(result, None, (), "", "").private)
+
+
 RECORDS = {
     "means": ms.Means(["bus", "train", "bike"], ms.Integers(1, 5)),
     "sets": ms.Sets(["tea", "coffee", "milk", "water"], 2),

@@ -237,6 +237,8 @@ def _items_query(words: FormReader) -> Query:
     item = words.choice("item")
     unit = words.unit()
     low = high = levels = side = labels = None
+    if question == "total" and item != "number":
+        words.refuse("item", "of a total is a whole number.")
     if item == "number":
         low = words.whole("low")
         high = words.whole("high")

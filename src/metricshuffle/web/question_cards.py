@@ -283,10 +283,15 @@ ITEMS = QuestionCard(
         Field(
             "question",
             "What you want to know",
-            "How all items are spread, with equal weight for each person; or their mean.",
+            "How all items are spread, with equal weight for each person; their mean; or the mean "
+            "total, if everybody has the same number of items.",
             "histogram",
             "choice",
-            choices=(("histogram", "How they are spread"), ("mean", "Their mean")),
+            choices=(
+                ("histogram", "How they are spread"),
+                ("mean", "Their mean"),
+                ("total", "Their total"),
+            ),
         ),
         Field(
             "item",
