@@ -33,12 +33,26 @@ def test_totals_of_items_are_read_and_written() -> None:
     assert ("--query", "user-total") in request.to_command()
     for typed, field, words in (
         ({"items": ""}, "items", "one item more would change a total"),
-        ({"item": "label"}, "item", "of a total is a whole number"),
-        ({"item": "square"}, "item", "of a total is a whole number"),
+        ({"item": "label"}, "item", "of a total, or above a threshold, is a whole number"),
+        ({"item": "square"}, "item", "of a total, or above a threshold, is a whole number"),
     ):
         with pytest.raises(FieldErrors) as wrong:
             asked("items", {"question": "total", **typed})
         assert words in wrong.value.sentences[field]
+
+
+def test_shares_of_items_above_are_read_and_written() -> None:
+    users = ms.users_of(ms.Integers(0, 23, "hours"))
+    typed = {"question": "share-above", "items": "", "thresholds": "5, 11", "distance": "2"}
+    request = asked("items", typed).request
+    assert request.query == ms.UserLinearQuery.share_above(users, (5, 11), 4)
+    options = request.to_command()
+    assert {("--query", "user-share-above"), ("--at", "5,11"), ("--fade", "4")} <= set(options)
+    assert "ms.UserLinearQuery.share_above(" in request.to_python()
+    for name, words in (("thresholds", "30"), ("thresholds", "9, 5"), ("fade", "0.5")):
+        with pytest.raises(FieldErrors) as wrong:
+            asked("items", {**typed, name: words})
+        assert name in wrong.value.sentences
 
 
 @pytest.mark.thorough

@@ -139,9 +139,7 @@ class Zones(Domain):
         return self
 
     def _check_apart(self) -> None:
-        """Raise if two zones have the same representative point, or all points are in degrees."""
-        if max(map(abs, self.latitudes)) <= 90 and max(map(abs, self.longitudes)) <= 180:
-            raise InputError("zones are in whole 10^-7 degrees; Zones.of_points takes degrees")
+        """Raise if two zones have the same representative point."""
         seen: dict[tuple[int, int], str] = {}
         for name, *point in zip(self.ids, self.latitudes, self.longitudes, strict=True):
             turn = 360 * POINTS_IN_DEGREE  # longitudes -180 and 180 are the same
