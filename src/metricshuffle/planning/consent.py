@@ -218,7 +218,13 @@ class _Writer:
                 ),
                 self._size(),
             )
-        if isinstance(protocol, NoisyVectors):
+        if isinstance(protocol, NoisyVectors) and protocol.coordinates == 1:
+            how = [
+                say("Your device turns your answer into one whole number."),
+                say("It adds a random number to it and sends the sum."),
+                *self._small_noise(),
+            ]
+        elif isinstance(protocol, NoisyVectors):
             how = [
                 say(
                     "Your device turns your answer into {numbers} whole numbers.",
