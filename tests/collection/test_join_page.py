@@ -236,7 +236,9 @@ def test_the_command_names_towns_on_the_map(saved: Path, tmp_path: Path) -> None
     words = ["join-page", str(saved), "--output", str(tmp_path / "site"), "--background", "places"]
     assert CliRunner().invoke(app, words).exit_code == 0
     page = (tmp_path / "site" / "index.html").read_text()
-    assert re.search(r'<text class="town" x="[\d.]+" y="[\d.]+" font-size="[\d.]+">Bern</text>', page)
+    assert re.search(
+        r'<text class="town" x="[\d.]+" y="[\d.]+" font-size="[\d.]+">Bern</text>', page
+    )
     assert "GeoNames (CC BY 4.0)" in page
 
 
