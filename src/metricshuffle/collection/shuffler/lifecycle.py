@@ -230,8 +230,8 @@ class Shuffler:
         for row in self.store.rows():
             if terms.issuer.key.encode() not in row.served:
                 continue
-            other = Collection(row.served).terms
-            if (other.task, other.round) != (terms.task, terms.round):
+            earlier = Collection(row.served).terms
+            if (earlier.task, earlier.round) != (terms.task, terms.round):
                 raise InputError(
                     "the issuer's key is also that of another collection, where people may have "
                     "tokens too; let the issuer make a key for this collection alone."
