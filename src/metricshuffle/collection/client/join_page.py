@@ -48,12 +48,16 @@ HEADINGS = {
 
 
 @cache
-def client_bundle() -> bytes:
+def client_bundle(*, with_tokens: bool = False) -> bytes:
     """Script of the page: the JavaScript client and the page's own code."""
-    script = (files("metricshuffle.report") / "static" / "client.js").read_bytes()
+    script = (files("metricshuffle.report") / "static" / _script_name(with_tokens)).read_bytes()
     if b"</script" in script.lower() or b"<!--" in script:
         raise PlanError("the script of the join page would end early on it; build it again.")
     return script
+
+
+def _script_name(with_tokens: bool) -> str:
+    return "client-tokens.js" if with_tokens else "client.js"
 
 
 @dataclass(frozen=True)
@@ -172,7 +176,8 @@ def join_page(
     terms = collection.terms
     task = collection.task
     field = JoinField.of(terms.recipe["input"], background) if terms.recipe["browser"] else None
-    client_bundle()  # raises if the script contains the end of a script element
+    with_tokens = terms.issuer is not None
+    client_bundle(with_tokens=with_tokens)  # raises if the script contains the end of a script element
     return render_template(
         "join.html.jinja",
         asked=field,
@@ -188,12 +193,18 @@ def join_page(
         consent=consent(task, contact=contact, minimum=terms.minimum),
         drawn=_drawn(task, terms),
         served=collection.served.decode(),
-        connects="'self'"
-        if base == terms.hops[0].url
-        else f"{_source(collection.url)}/reports {_source(collection.url)}/state",
-        scripts=["static/client.js"],
+        connects=_connections(collection, base),
+        scripts=[f"static/{_script_name(with_tokens)}"],
         styles=["join.css"],
     )
+
+
+def _connections(collection: Collection, base: str) -> str:
+    """Addresses that a page at `base` may call."""
+    terms = collection.terms
+    url = _source(collection.url)
+    own = "'self'" if base == terms.hops[0].url else f"{url}/reports {url}/state"
+    return own if terms.issuer is None else f"{own} {_source(terms.issuer.url)}"
 
 
 def _source(url: str) -> str:
