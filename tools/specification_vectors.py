@@ -427,6 +427,11 @@ def collections() -> Json:
     valid["one hop and tokens"] = terms(**by_tokens)
     hop = terms()["hops"][0]
     refused = {
+        "C7": {
+            "the format of piles without piles": terms(format="metricshuffle-collection/2"),
+            "piles without their format": terms(piles=3),
+            "piles that do not divide the messages": terms(**{**piled, "piles": 2}),
+        },
         "C8": {
             "tokens without an issuer": terms(
                 **{**by_tokens, "format": "metricshuffle-collection/1", "issuer": ABSENT}
@@ -438,11 +443,6 @@ def collections() -> Json:
             "an issuer whose key has another exponent": terms(
                 **{**by_tokens, "issuer": {**ISSUER, "key": f"{ISSUER_KEY[:-1]}3"}}
             ),
-        },
-        "C7": {
-            "the format of piles without piles": terms(format="metricshuffle-collection/2"),
-            "piles without their format": terms(piles=3),
-            "piles that do not divide the messages": terms(**{**piled, "piles": 2}),
         },
         "C2": {
             "another format": terms(format="metricshuffle-collection/3"),

@@ -177,7 +177,7 @@ def join_page(
     task = collection.task
     field = JoinField.of(terms.recipe["input"], background) if terms.recipe["browser"] else None
     with_tokens = terms.issuer is not None
-    client_bundle(with_tokens=with_tokens)  # raises if the script contains the end of a script element
+    client_bundle(with_tokens=with_tokens)  # raises if it contains the end of a script element
     return render_template(
         "join.html.jinja",
         asked=field,
