@@ -65,29 +65,23 @@ def edge_costs(count: int, repeats: int) -> dict[str, float]:
         many_hosts(Path(folder), pair.url, 1) as hosts,
     ):
         for number in range(1, 3 * repeats + 1, 3):
-            tickets = new_tickets(count)
-            opened = {
-                "open": hosts.hub.opened(load_task(MESSAGES, rounds=100), round=number),
-                "tickets": hosts.hub.opened(
-                    load_task(MESSAGES, rounds=100), round=number + 1, tickets=tickets
-                ),
-                "tokens": hosts.hub.opened(
-                    load_task(MESSAGES, rounds=100), round=number + 2, **issuer_terms(number)
-                ),
-            }
-            for admission, collection in opened.items():
-                admitted = {
-                    "open": [b""] * count,
-                    "tickets": tickets,
-                    "tokens": [],
-                }[admission] or [quick_token_of(collection, number) for _ in range(count)]
+            task, tickets = load_task(MESSAGES, rounds=100), new_tickets(count)
+            is_open = hosts.hub.opened(task, round=number)
+            by_tickets = hosts.hub.opened(task, round=number + 1, tickets=tickets)
+            by_tokens = hosts.hub.opened(task, round=number + 2, **issuer_terms(number))
+            tokens = [quick_token(by_tokens, number) for _ in range(count)]
+            for admission, collection, admitted in (
+                ("open", is_open, [b""] * count),
+                ("tickets", by_tickets, tickets),
+                ("tokens", by_tokens, tokens),
+            ):
                 reports = [report_of(collection, each) for each in admitted]
                 cost = sent_to_edge(hosts, collection, reports)
                 costs[admission] = min(cost, costs.get(admission, cost))
     return costs
 
 
-def quick_token_of(collection: Collection, number: int) -> bytes:
+def quick_token(collection: Collection, number: int) -> bytes:
     """Token of an issuer of the test, signed without blinding, which is quicker."""
     signed = verifier_of(collection).token_input(random.Random().randbytes(32))
     padding = PSS(MGF1(hashes.SHA384()), 48)
@@ -101,8 +95,10 @@ def linked_by_time(delay: float, chance: random.Random, people: int = PEOPLE) ->
     three seconds later if there is none.
     """
     asked = sorted(chance.uniform(0, DAY) for _ in range(people))
-    wait = (lambda: delay * chance.random()) if delay else (lambda: chance.uniform(1, 3))
-    sent = sorted((moment + wait(), person) for person, moment in enumerate(asked))
+    shortest, longest = (0.0, delay) if delay else (1.0, 3.0)
+    sent = sorted(
+        (moment + chance.uniform(shortest, longest), person) for person, moment in enumerate(asked)
+    )
     in_order = sum(person == place for place, (_, person) in enumerate(sent))
     latest = 0
     free = list(range(people))

@@ -14,15 +14,17 @@ from typing import Any
 
 import pytest
 from pydantic import ValidationError
-from tests.collection.conftest import NewCollection
+from tests.collection.conftest import Clock, NewCollection
 from tests.collection.issuers import ISSUER_URL, issuer_terms, new_token, signer, verifier_of
 from tests.collection.local_service import Service, run
 from tests.collection.many_hosts import many_hosts
 from tests.collection.postgres_pair import PostgresPair, new_database
 from tests.collection.running import load_task, post_report, report_of, running
 from tests.collection.store_contents import added
+from tests.collection.test_many_hosts import released
 from tests.collection.test_parts import leased, of
 
+from metricshuffle.collection.keys import AnalystKey
 from metricshuffle.collection.sealed_boxes import ADMISSION_TOKEN_BYTES
 from metricshuffle.collection.store.part_store import connect_parts
 from metricshuffle.collection.store.records import Verdict
@@ -64,6 +66,21 @@ def test_a_token_is_for_one_report(service: Service) -> None:
     assert statuses(service, collection, reports) == first
     assert service.reports(collection) == 10
     assert statuses(service, collection, [report_of(collection, new_token(collection))]) == [204]
+
+
+def test_reports_with_tokens_are_released(service: Service, clock: Clock) -> None:
+    """What was stored under a nonce is decrypted, mixed and released."""
+    collection = opened(service)
+    reports = [report_of(collection, new_token(collection)) for _ in range(6)]
+    assert statuses(service, collection, reports) == [204] * 6
+    clock.ahead = 101
+    while service.shuffler.advance(collection.digest) != "released":
+        pass
+    row = service.store.row(collection.digest)
+    assert row is not None
+    assert (row.people, row.left_out) == (6, 0)
+    size = collection.sealing.box_size()
+    assert service.shuffler.output_size(collection.digest) == 6 * 10 * size
 
 
 def test_one_nonce_is_spent_once_whatever_its_signature(service: Service) -> None:
@@ -209,7 +226,8 @@ def test_two_edges_admit_by_tokens(pair: PostgresPair, tmp_path: Path) -> None:
     """The same tokens at both edges at once: each is spent once, on the report that was first."""
     new_database(pair)
     with many_hosts(tmp_path, pair.url, 2) as hosts:
-        collection = hosts.hub.opened(load_task(3), **issuer_terms())
+        analyst = AnalystKey.new()
+        collection = hosts.hub.opened(load_task(3), lasts=20, analyst=analyst, **issuer_terms())
         tokens = [new_token(collection) for _ in range(40)]
         of_edge = [[report_of(collection, token) for token in tokens] for _ in hosts.edges]
 
@@ -229,4 +247,6 @@ def test_two_edges_admit_by_tokens(pair: PostgresPair, tmp_path: Path) -> None:
         assert send(1, of_edge[0]) == first  # the same bytes at the other edge: the same answer
         bad = [report_of(collection, secrets.token_bytes(354)) for _ in range(20)]
         assert set(send(0, bad)) == {403}
-        assert hosts.hub.operator.status(collection.digest)["reports"] in (0, 40)
+        output = released(hosts, collection, analyst)
+        assert (output.headers["x-people"], output.headers["x-left-out"]) == ("40", "0")
+        assert len(output.content) == 40 * 3 * collection.sealing.box_size()

@@ -311,8 +311,8 @@ def test_malformed_calls_to_the_issuer_are_refused(asked: Asked) -> None:
         assert status("POST", url.path, bad, **ticket) == 422
     other = BlindSigner.new().public
     if other.key_id[-1] != key.key_id[-1]:
-        bad = TokenRequest.new(TokenVerifier.of(asked.issuer.public.url, other.spki, bytes(32)))
-        assert status("POST", url.path, bad.request, **ticket) == 422
+        foreign = TokenRequest.new(TokenVerifier.of(asked.issuer.public.url, other.spki, bytes(32)))
+        assert status("POST", url.path, foreign.request, **ticket) == 422
     assert asked.issuer.people == 0
     assert status("POST", url.path, request, **ticket) == 200
     assert status("OPTIONS", url.path) == 204

@@ -30,7 +30,7 @@ def test_a_person_takes_part_with_a_token(chromium: Any, tmp_path: Path) -> None
         running(tmp_path / "s", store) as shuffler,
         serving_issuer(issuer, ("127.0.0.1", port)),
     ):
-        terms = {"admission": "tokens", "issuer": issuer.public.model_dump()}
+        terms: dict[str, Any] = {"admission": "tokens", "issuer": issuer.public.model_dump()}
         collection = shuffler.opened(tasks()["whole numbers"], **terms)
         with visited(chromium, f"{shuffler.url}/join/{collection.digest}") as page:
             assert f"({url}), who learns that you take part" in page.inner_text("#ticket-words")

@@ -445,9 +445,10 @@ class Collection:
     def token_verifier(self) -> TokenVerifier | None:
         """Verifier of tokens; None if people are not admitted by tokens."""
         issuer = self.terms.issuer
-        return issuer and TokenVerifier.of(
-            issuer.url, bytes.fromhex(issuer.key), bytes.fromhex(self.digest)
-        )
+        if issuer is None:
+            return None
+        key, digest = bytes.fromhex(issuer.key), bytes.fromhex(self.digest)
+        return TokenVerifier.of(issuer.url, key, digest)
 
     @cached_property
     def keys(self) -> tuple[PublicKey, ...]:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from metricshuffle.collection.admission_tokens import (
     REQUEST_MEDIA_TYPE,
     RESPONSE_MEDIA_TYPE,
+    TokenRejected,
     TokenRequest,
     TokenVerifier,
 )
@@ -111,7 +112,7 @@ class TokenAsker:
         try:
             asked = TokenRequest(pending.request, pending.secret)
             token = asked.token(self._verifier(pending.collection), response)
-        except SignatureRejected as error:
+        except (SignatureRejected, TokenRejected) as error:
             sentence = f"{url}: {error} Nothing was sent to the shuffler."
             self.refusals[pending.who] = SubmissionResult("refused", sentence)
             return
@@ -140,7 +141,9 @@ class TokenAsker:
                 "POST", url, content=pending.request, headers=headers
             ) as response:
                 async for part in response.aiter_bytes():
-                    data = (data + part)[: MODULUS_BYTES + 1]
+                    data += part
+                    if len(data) > MODULUS_BYTES:
+                        break
         except httpx.HTTPError as error:
             result = SubmissionResult("waiting", unreachable_text(url, error))
             return b"", result, NO_RETRY if is_untrusted_certificate(error) else 0.0
