@@ -227,7 +227,7 @@ def test_two_edges_admit_by_tokens(pair: PostgresPair, tmp_path: Path) -> None:
     new_database(pair)
     with many_hosts(tmp_path, pair.url, 2) as hosts:
         analyst = AnalystKey.new()
-        collection = hosts.hub.opened(load_task(3), lasts=20, analyst=analyst, **issuer_terms())
+        collection = hosts.hub.opened(load_task(3), lasts=15, analyst=analyst, **issuer_terms())
         tokens = [new_token(collection) for _ in range(40)]
         of_edge = [[report_of(collection, token) for token in tokens] for _ in hosts.edges]
 

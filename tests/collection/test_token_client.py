@@ -6,6 +6,7 @@ import http.client
 import sqlite3
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -254,6 +255,15 @@ def test_the_outbox_keeps_the_first_request(tmp_path: Path) -> None:
     assert first.pending_tokens(people) == {}
     first.close()
     second.close()
+    with closing(sqlite3.connect(path)) as before, before:  # as an earlier version made it
+        before.execute("DROP TABLE tokens")
+        for event in ("insert", "update"):
+            before.execute(f"DROP TRIGGER token_forgotten_{event}")
+    upgraded = Outbox(path)
+    assert upgraded.keep_token_requests(requests[:1]) == requests[:1]
+    upgraded.decline("task", 3, who, "c")
+    assert upgraded.pending_tokens(people) == {}
+    upgraded.close()
 
 
 def test_the_issuer_counts_people_and_stores_no_time(asked: Asked, tmp_path: Path) -> None:

@@ -97,7 +97,8 @@ def test_it_agrees_with_the_code_about_odd_issuers(part: str) -> None:
     document = next(copy.deepcopy(each) for each in DOCUMENTS if "issuer" in each)
     key = document["issuer"]["key"]
     keys = (key[:-1] + "3", "31" + key[2:], key.upper(), key[:-12] + "0" + key[-11:], key + "00")
-    for value in (*ODD, *keys):
+    urls = (f"https://issuer.example/{more}" for more in ("?a", "a#b", "a@b", 'a"b', "a=b", "a."))
+    for value in (*ODD, *keys, *urls):
         document["issuer"][part] = value
         assert is_valid(document) == is_read(document), value
 

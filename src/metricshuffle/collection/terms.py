@@ -176,6 +176,8 @@ class Issuer(FrozenModel):
 
     @model_validator(mode="after")
     def _has_usable_key(self) -> Self:
+        if set(self.url) & set("?#@"):
+            raise ValueError("the address of an issuer has no query, fragment or user")
         try:
             BlindKey(bytes.fromhex(self.key))
         except PlanError as error:
