@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import http.client
+import signal
 import sqlite3
-from collections.abc import Iterator
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass
@@ -21,8 +24,9 @@ from tests.collection.stand_in import StandIn, standing_in
 from metricshuffle.collection.admission_tokens import TokenRequest, TokenVerifier
 from metricshuffle.collection.blind_signatures import BlindSigner
 from metricshuffle.collection.client.client import Client
-from metricshuffle.collection.client.http_client import NotStored
+from metricshuffle.collection.client.http_client import NotStored, run_sync
 from metricshuffle.collection.client.outbox import Outbox, PendingToken, SealedReport, SettledReport
+from metricshuffle.collection.client.token_requests import TokenAsker
 from metricshuffle.collection.issuer.issuer_server import (
     DIRECTORY_PATH,
     IssuerHandler,
@@ -51,6 +55,8 @@ class Asked:
     """How many of the next answers are lost on their way."""
     wrong: int = 0
     """How many of the next answers are signatures by another key."""
+    on_request: Callable[[], None] = lambda: None
+    """Called once a request was signed, before it is answered."""
 
 
 @pytest.fixture
@@ -63,7 +69,9 @@ def asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Asked]:
 
     def noting(ticket: bytes, request: bytes) -> bytes:
         made.requests.append(request)
-        return answer(ticket, request)
+        signature = answer(ticket, request)
+        made.on_request()
+        return signature
 
     def replying(self: IssuerHandler, status: int, body: bytes, media_type: str) -> None:
         if status == 200 and made.lose:
@@ -196,6 +204,18 @@ def test_a_refused_ticket_gives_no_token(shuffler: StandIn, asked: Asked, tmp_pa
     assert len(tokens_of(shuffler, collection)) == 1
 
 
+def test_a_token_that_another_process_used_meanwhile_is_not_asked_for_again(
+    shuffler: StandIn, asked: Asked, tmp_path: Path
+) -> None:
+    """Without a ticket nothing is asked, whatever the outbox held a moment ago."""
+    collection = opened(shuffler, asked)
+    with closing(Outbox(tmp_path / "out.box")) as outbox:
+        who = outbox.user("ann")
+        asker = TokenAsker({collection.digest: collection}, outbox, 0.0, 1)
+        run_sync(asker.ask({who: collection.digest}, {}))
+    assert (asker.tokens, asker.refusals[who].status, asked.requests) == ({}, "waiting", [])
+
+
 def test_an_answer_that_is_no_signature_is_not_used(
     shuffler: StandIn, asked: Asked, tmp_path: Path
 ) -> None:
@@ -326,3 +346,27 @@ def test_malformed_calls_to_the_issuer_are_refused(asked: Asked) -> None:
     assert asked.issuer.people == 0
     assert status("POST", url.path, request, **ticket) == 200
     assert status("OPTIONS", url.path) == 204
+
+
+@pytest.mark.thorough
+def test_a_client_that_is_killed_while_it_asks_has_one_token(
+    shuffler: StandIn, asked: Asked, tmp_path: Path
+) -> None:
+    """The process dies when the issuer has signed: the next one asks with the same bytes."""
+    collection = opened(shuffler, asked)
+    collection.save(tmp_path / "collection.json")
+    (tmp_path / "ticket").write_text(asked.tickets[0])
+    words = ["submit", str(tmp_path / "collection.json"), "--believe", "--value", "7"]
+    words += ["--outbox", str(tmp_path / "out.box"), "--ticket-file", str(tmp_path / "ticket")]
+    command = [sys.executable, "-m", "metricshuffle", *words]
+    processes: list[subprocess.Popen[bytes]] = []
+    asked.on_request = lambda: processes[-1].kill()
+    for _ in range(3):
+        processes.append(subprocess.Popen(command, stderr=subprocess.DEVNULL))
+        assert processes[-1].wait(60) == -signal.SIGKILL
+    assert shuffler.received == []
+    asked.on_request = lambda: None
+    assert subprocess.run(command, capture_output=True, check=False).returncode == 0
+    assert len(asked.requests) == 4
+    assert len(set(asked.requests)) == asked.issuer.people == 1
+    assert len(tokens_of(shuffler, collection)) == 1

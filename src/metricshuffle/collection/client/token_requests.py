@@ -43,6 +43,9 @@ if TYPE_CHECKING:
     import httpx
 
 SIGNED = 200
+USED_MEANWHILE = SubmissionResult(
+    "waiting", "Another process used this person's token at the same moment; try again."
+)
 
 
 class TokenAsker:
@@ -73,7 +76,10 @@ class TokenAsker:
             async with open_connection() as client:
                 while waiting:
                     each = waiting.pop()
-                    await self._ask_for(client, each, tickets[each.who])
+                    if each.who in tickets:
+                        await self._ask_for(client, each, tickets[each.who])
+                    else:
+                        self.refusals[each.who] = USED_MEANWHILE
 
         await run_all([work() for _ in range(min(self._concurrency, len(waiting)))])
 
