@@ -274,6 +274,95 @@ def party(name: str) -> Json:
     }
 
 
+# Tokens (RFC 9578, type 2), with an issuer's key that is public
+
+
+def named_prime(name: str, steps: int) -> int:
+    """Prime of 1,024 bits that belongs to a name, some steps of 2 after its bytes."""
+    prime = (int.from_bytes(named_bytes(name, 128), "big") | 3 << 1022 | 1) + 2 * steps
+    if pow(2, prime - 1, prime) != 1:
+        raise SystemExit(f"{name} is not prime.")
+    return prime
+
+
+ISSUER_P, ISSUER_Q = named_prime("issuer p", 782), named_prime("issuer q", 767)
+ISSUER_N = ISSUER_P * ISSUER_Q
+ISSUER_KEY = (
+    "30820152303d06092a864886f70d01010a3030a00d300b0609608648016503040202a11a301806092a864886f70d"
+    "010108300b0609608648016503040202a2030201300382010f003082010a0282010100"
+    f"{ISSUER_N:0512x}0203010001"
+)
+ISSUER = {
+    "url": "https://issuer.example/token-request",
+    "key": ISSUER_KEY,
+    "name": "Issuer",
+}
+
+
+def pss_encoded(message: bytes, salt: bytes) -> int:
+    """EMSA-PSS of RFC 8017 with SHA-384, for 2,048 bits."""
+    digest = hashlib.sha384(bytes(8) + hashlib.sha384(message).digest() + salt).digest()
+    mask = b"".join(
+        hashlib.sha384(digest + place.to_bytes(4, "big")).digest() for place in range(5)
+    )[:207]
+    block = (b"\x01" + salt).rjust(207, b"\0")
+    masked = bytes(left ^ right for left, right in zip(block, mask, strict=True))
+    return int.from_bytes(bytes([masked[0] & 0x7F]) + masked[1:] + digest + b"\xbc", "big")
+
+
+def token_case(name: str, url: str, host: str) -> Json:
+    """Request, answer and token for a collection, with all that was random."""
+    digest, nonce = named_bytes(f"{name}, digest"), named_bytes(f"{name}, nonce")
+    salt = named_bytes(f"{name}, salt", 48)
+    factor = int.from_bytes(named_bytes(f"{name}, factor", 256), "big") % ISSUER_N
+    private = pow(65537, -1, (ISSUER_P - 1) * (ISSUER_Q - 1))
+    challenge = b"\0\2" + len(host).to_bytes(2, "big") + host.encode() + b"\x20" + digest + b"\0\0"
+    key_id = hashlib.sha256(bytes.fromhex(ISSUER_KEY)).digest()
+    signed = b"\0\2" + nonce + hashlib.sha256(challenge).digest() + key_id
+    encoded = pss_encoded(signed, salt)
+    blinded = encoded * pow(factor, 65537, ISSUER_N) % ISSUER_N
+    answer, signature = pow(blinded, private, ISSUER_N), pow(encoded, private, ISSUER_N)
+    token = signed + signature.to_bytes(256, "big")
+    other = b"\0\2" + nonce + hashlib.sha256(challenge + b"\0").digest() + key_id
+    other += pow(pss_encoded(other, salt), private, ISSUER_N).to_bytes(256, "big")
+    refused = {
+        "another signature": token[:-1] + bytes([token[-1] ^ 1]),
+        "another nonce": token[:2] + bytes([token[2] ^ 1]) + token[3:],
+        "a token of another collection": other,
+        "another type": b"\0\1" + token[2:],
+        "a byte too few": token[:-1],
+        "zeros": bytes(354),
+    }
+    return {
+        "name": name,
+        "url": url,
+        "key": ISSUER_KEY,
+        "digest": digest.hex(),
+        "challenge": challenge.hex(),
+        "nonce": nonce.hex(),
+        "salt": salt.hex(),
+        "factor": f"{factor:0512x}",
+        "request": f"0002{key_id[-1:].hex()}{blinded:0512x}",
+        "response": f"{answer:0512x}",
+        "wrong_response": f"{ISSUER_N - answer:0512x}",
+        "token": token.hex(),
+        "refused": [{"name": why, "token": bad.hex()} for why, bad in refused.items()],
+    }
+
+
+def tokens() -> Json:
+    return {
+        "primes": [f"{ISSUER_P:x}", f"{ISSUER_Q:x}"],
+        "cases": [
+            token_case("an issuer", ISSUER["url"], "issuer.example"),
+            token_case("an issuer with a port", "http://127.0.0.1:8081/t", "127.0.0.1:8081"),
+        ],
+    }
+
+
+ABSENT = object()
+
+
 def terms(count: int = 1, **changes: Any) -> Json:
     content: Json = {
         "format": "metricshuffle-collection/1",
@@ -306,7 +395,7 @@ def terms(count: int = 1, **changes: Any) -> Json:
         "admission": "open",
         "retention": 86400,
     }
-    return {**content, **changes}
+    return {name: value for name, value in {**content, **changes}.items() if value is not ABSENT}
 
 
 def served_text(content: Json) -> str:
@@ -329,6 +418,13 @@ def collections() -> Json:
         },
     }
     valid["two hops and three piles"] = terms(2, **piled)
+    by_tokens: Json = {
+        "format": "metricshuffle-collection/2",
+        "admission": "tokens",
+        "ticket": 354,
+        "issuer": ISSUER,
+    }
+    valid["one hop and tokens"] = terms(**by_tokens)
     hop = terms()["hops"][0]
     refused = {
         "C7": {
@@ -336,12 +432,25 @@ def collections() -> Json:
             "piles without their format": terms(piles=3),
             "piles that do not divide the messages": terms(**{**piled, "piles": 2}),
         },
+        "C8": {
+            "tokens without an issuer": terms(
+                **{**by_tokens, "format": "metricshuffle-collection/1", "issuer": ABSENT}
+            ),
+            "an issuer without tokens": terms(**{**by_tokens, "admission": "open", "ticket": 0}),
+            "an issuer that is the first shuffler": terms(
+                **{**by_tokens, "issuer": {**ISSUER, "url": "https://hop0.example/tokens"}}
+            ),
+            "an issuer whose key has another exponent": terms(
+                **{**by_tokens, "issuer": {**ISSUER, "key": f"{ISSUER_KEY[:-1]}3"}}
+            ),
+        },
         "C2": {
             "another format": terms(format="metricshuffle-collection/3"),
             "another suite": terms(suite="DHKEM(P-256, HKDF-SHA256), HKDF-SHA256, AES-128-GCM"),
         },
         "C4": {
             "tickets without their length": terms(admission="tickets"),
+            "tokens with the length of a ticket": terms(**{**by_tokens, "ticket": 16}),
             "closes before it opens": terms(closes="2029-12-31T00:00:00Z"),
             "extended to a time before it closes": terms(extends="2030-01-01T12:00:00Z"),
             "the minimum exceeds the maximum": terms(minimum=1001),
@@ -493,6 +602,7 @@ FILES = {
     "boxes.json": boxes,
     "payloads.json": payloads,
     "collections.json": collections,
+    "tokens.json": tokens,
     "outputs.json": outputs,
 }
 

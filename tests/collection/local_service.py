@@ -77,9 +77,8 @@ class Service:
             task or load_task(messages, users),
             hops=hops,
             analyst=analyst_of(self.analyst.public),
-            admission=admission,
             longer=0,
-            **terms,
+            **{"admission": admission, **terms},
         )
         assert self.shuffler.open(collection.served, tickets)
         return collection

@@ -39,7 +39,7 @@ TABLE_COUNTS = {
     "postgresql": {
         "reports": "(SELECT count(DISTINCT name) FROM report_{id})",
         "tickets": "(SELECT count(*) FROM admitted_{id} WHERE c.ticketed)",
-        "spent": "(SELECT count(*) FROM admitted_{id} WHERE c.ticketed AND tag IS NOT NULL)",
+        "spent": "(SELECT count(*) FROM admitted_{id} WHERE tag <> name)",
     },
 }
 """Counts in the tables of one collection of layout 2."""

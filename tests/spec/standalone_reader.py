@@ -1,8 +1,8 @@
 """Reader of the specification's vectors, written from docs/spec alone.
 
-It imports nothing of this package: what is not in the specification is not here. X25519, AES-GCM
-and Ed25519 come from `cryptography`; HPKE, HKDF, collections and outputs are written out. The names
-of functions are the numbers of requirements. Run it by itself:
+It imports nothing of this package: what is not in the specification is not here. X25519, AES-GCM,
+Ed25519 and RSASSA-PSS come from `cryptography`; HPKE, HKDF, collections and outputs are written
+out. The names of functions are the numbers of requirements. Run it by itself:
 
     python tests/spec/standalone_reader.py docs/spec/vectors
 """
@@ -15,12 +15,16 @@ import json
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from cryptography.exceptions import InvalidSignature, InvalidTag
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+from cryptography.hazmat.primitives.asymmetric.padding import MGF1, PSS
+from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+from cryptography.hazmat.primitives.hashes import SHA384
+from cryptography.hazmat.primitives.serialization import load_der_public_key
 
 FORMAT = "metricshuffle-collection/"
 SUITE = "DHKEM(X25519, HKDF-SHA256), HKDF-SHA256, AES-128-GCM"
@@ -147,17 +151,28 @@ def check_payloads(vectors: dict[str, Any]) -> Iterator[str]:
 
 
 def read_collection(served: bytes, digest: str) -> dict[str, Any]:
-    """C1 to C7."""
+    """C1 to C8."""
     if hashlib.sha256(served).hexdigest() != digest:
         raise RefusedError
     terms: dict[str, Any] = json.loads(served)
     piles = terms.get("piles", 0)
-    if terms.get("format") != FORMAT + ("2" if piles else "1") or terms.get("suite") != SUITE:
+    issuer = terms.get("issuer")
+    if (
+        terms.get("format") != FORMAT + ("2" if piles or issuer else "1")
+        or terms.get("suite") != SUITE
+    ):
         raise RefusedError
     if piles and terms["messages"] % piles:
         raise RefusedError
-    if (terms["ticket"], terms["admission"]) not in ((0, "open"), (16, "tickets")):
+    if (terms["ticket"], terms["admission"], bool(issuer)) not in (
+        *((0, "open", False), (16, "tickets", False)),
+        (354, "tokens", True),
+    ):
         raise RefusedError
+    if issuer:
+        modulus_of(issuer["key"])
+        if origin(issuer["url"]) in [origin(hop["url"]) for hop in terms["hops"]]:
+            raise RefusedError
     # Times are text of one length, so their order is that of the text.
     if not terms["opens"] < terms["closes"] <= terms["extends"]:
         raise RefusedError
@@ -174,6 +189,67 @@ def read_collection(served: bytes, digest: str) -> dict[str, Any]:
         except ValueError:
             raise RefusedError from None
     return terms
+
+
+def origin(url: str) -> str:
+    return "/".join(url.split("/")[:3])
+
+
+def modulus_of(key: str) -> int:
+    """C8: the modulus of an issuer's key."""
+    loaded = load_der_public_key(bytes.fromhex(key))
+    numbers = loaded.public_numbers() if isinstance(loaded, RSAPublicKey) else None
+    if numbers is None or (numbers.e, numbers.n.bit_length(), len(key)) != (65537, 2048, 684):
+        raise RefusedError
+    return numbers.n
+
+
+def is_valid_token(token: bytes, key: str, challenge: bytes) -> bool:
+    """K2."""
+    key_id = hashlib.sha256(bytes.fromhex(key)).digest()
+    loaded = load_der_public_key(bytes.fromhex(key))
+    if token[:2] + token[34:98] != b"\0\2" + hashlib.sha256(challenge).digest() + key_id:
+        return False
+    try:
+        padding = PSS(MGF1(SHA384()), 48)
+        cast(RSAPublicKey, loaded).verify(token[98:], token[:98], padding, SHA384())
+    except InvalidSignature:
+        return False
+    return len(token) == 354
+
+
+def check_tokens(vectors: dict[str, Any]) -> Iterator[str]:
+    """K1 to K4: requests by undoing the encoding of the signature in the token."""
+    for case in vectors["cases"]:
+        name = case["url"].split("/")[2].encode()
+        challenge = b"\0\2" + len(name).to_bytes(2, "big") + name + b"\x20"
+        challenge += bytes.fromhex(case["digest"]) + b"\0\0"
+        yield "" if challenge.hex() == case["challenge"] else "K1"
+        token = bytes.fromhex(case["token"])
+        yield "" if is_valid_token(token, case["key"], challenge) else "K2"
+        for refused in case["refused"]:
+            bad = bytes.fromhex(refused["token"])
+            yield f"K2: {refused['name']}" if is_valid_token(bad, case["key"], challenge) else ""
+        modulus, factor = modulus_of(case["key"]), int(case["factor"], 16)
+        encoded = pow(int.from_bytes(token[98:], "big"), 65537, modulus)
+        yield "" if salt_of(encoded, token[:98]) == case["salt"] else "K3: salt"
+        blinded = encoded * pow(factor, 65537, modulus) % modulus
+        key_id = hashlib.sha256(bytes.fromhex(case["key"])).hexdigest()
+        yield "" if case["request"] == f"0002{key_id[-2:]}{blinded:0512x}" else "K3"
+        right, wrong = (int(case[each], 16) for each in ("response", "wrong_response"))
+        yield "" if pow(right, 65537, modulus) == blinded != pow(wrong, 65537, modulus) else "K4"
+        signature = right * pow(factor, -1, modulus) % modulus
+        yield "" if signature.to_bytes(256, "big") == token[98:] else "K4: token"
+
+
+def salt_of(encoded: int, message: bytes) -> str:
+    """The salt inside an encoded message (EMSA-PSS, RFC 8017)."""
+    data = encoded.to_bytes(256, "big")
+    digest = data[207:255]
+    mask = b"".join(hashlib.sha384(digest + bytes([0, 0, 0, n])).digest() for n in range(5))
+    salt = bytes(left ^ right for left, right in zip(data[159:207], mask[159:], strict=False))
+    again = hashlib.sha384(bytes(8) + hashlib.sha384(message).digest() + salt).digest()
+    return salt.hex() if again == digest else ""
 
 
 def keys_of(terms: dict[str, Any]) -> list[str]:
@@ -244,6 +320,7 @@ CHECKS = {
     "payloads": check_payloads,
     "collections": check_collections,
     "outputs": check_outputs,
+    "tokens": check_tokens,
 }
 
 

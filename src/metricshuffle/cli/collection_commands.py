@@ -19,6 +19,7 @@ from metricshuffle.cli.collection_options import (
     Colluders,
     Delay,
     Extends,
+    IssuerFile,
     KeyFolders,
     Opens,
     Retention,
@@ -81,6 +82,7 @@ def open_collection(
     admission: AdmissionWord = "open",
     tickets: Tickets = None,
     tickets_file: TicketsFile = None,
+    issuer: IssuerFile = None,
     split: Split = 1,
     delay: Delay = "0s",
     retention: Retention = "30d",
@@ -100,6 +102,7 @@ def open_collection(
     """
     import time
 
+    from metricshuffle.collection.issuer.token_issuer import read_issuer
     from metricshuffle.collection.keys import analyst_of
     from metricshuffle.collection.operator.control_api import (
         Opening,
@@ -111,7 +114,11 @@ def open_collection(
 
     task = load_task(plan_file)
     now = time.time()
-    choice("admission", admission, ("open", "tickets"))
+    choice("admission", admission, ("open", "tickets", "tokens"))
+    if (admission == "tokens") != (issuer is not None):
+        raise InputError(
+            "--admission tokens and --issuer FILE belong together: give both, or none."
+        )
     if (admission == "tickets") != (tickets is not None) or (tickets is None) != (
         tickets_file is None
     ):
@@ -136,6 +143,7 @@ def open_collection(
         parts=split,
         admission=cast("Admission", admission),
         tickets=tickets or 0,
+        issuer=None if issuer is None else read_issuer(issuer),
         apart=not same_person,
     )
     servers = [validate_address(address, "--server") for address in server]
@@ -252,6 +260,8 @@ def _send_collection(
             for hop in terms.hops
             if hop.witness is not None
         ],
+        "issuer": None if terms.issuer is None else terms.issuer.url,
+        "delay": terms.delay,
         "title": opening.task.title,
         "question": opening.task.question,
     }
@@ -302,7 +312,17 @@ def _show_opened(opened: Sequence[dict[str, Any]], as_json: bool) -> None:
             "This collection does not say what people are asked; plan with --question to show "
             "it on the page to take part on and elsewhere."
         )
-    if opened[0]["tickets_file"] is None:
+    if issuer := opened[0]["issuer"]:
+        note(
+            f"{issuer} learns who takes part, and when they ask for a token. Together with the "
+            "first shuffler it may tell by time who sent what, if people send soon after they ask "
+            + (
+                f"(reports wait a random part of {opened[0]['delay']:,} seconds)."
+                if opened[0]["delay"]
+                else "(reports do not wait; see --delay)."
+            )
+        )
+    elif opened[0]["tickets_file"] is None:
         note(
             "Anybody may send reports, even a program that fills the collection in minutes: "
             f"after {opened[0]['maximum']:,} reports all others are rejected. --admission "

@@ -135,8 +135,19 @@ AdmissionWord = Annotated[
     str,
     typer.Option(
         "--admission",
-        metavar="open|tickets",
-        help="Who may report: everybody (open), or only people with a ticket (tickets).",
+        metavar="open|tickets|tokens",
+        help=(
+            "Who may report: everybody (open), only people with a ticket (tickets), or only "
+            "people with a token of another party, the issuer (tokens)."
+        ),
+    ),
+]
+IssuerFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--issuer",
+        metavar="FILE",
+        help="Public file of the issuer of tokens, with a key for this collection alone.",
     ),
 ]
 Tickets = Annotated[

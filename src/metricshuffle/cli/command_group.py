@@ -26,6 +26,7 @@ from metricshuffle.cli.doctor_command import doctor
 from metricshuffle.cli.estimate_command import estimate
 from metricshuffle.cli.examples import examples_text
 from metricshuffle.cli.explain_command import explain
+from metricshuffle.cli.issuer_commands import issuer
 from metricshuffle.cli.join_page_command import join_page
 from metricshuffle.cli.map_command import map_release
 from metricshuffle.cli.migrate_command import migrate
@@ -224,6 +225,7 @@ for name, command in (
 app.add_typer(users, name="users")
 app.add_typer(collection, name="collection")
 app.add_typer(analyst, name="analyst")
+app.add_typer(issuer, name="issuer")
 app.add_typer(conform, name="conform")
 add_installed_commands(app, entry_points(group=COMMANDS))
 for prefix, group in (

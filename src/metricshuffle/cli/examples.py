@@ -95,6 +95,12 @@ EXAMPLES: dict[str, tuple[str, str]] = {
         f"confirm LEASE --server {_SERVER} --keys shuffler-keys",
         f"confirm LEASE --server {_SERVER} --keys shuffler-keys --json",
     ),
+    "issuer new": (
+        "issuer --url http://127.0.0.1:8461/token-request --tickets 100 --tickets-file tickets.txt",
+        "issuer-2 --url https://issuer.example/token-request --tickets 1e3 --tickets-file "
+        "tickets-2.txt --json",
+    ),
+    "issuer serve": ("issuer", "issuer --listen 127.0.0.1:8462 --json"),
     "migrate": (
         "--store postgresql://shuffler@localhost/shuffler",
         "--store postgresql://shuffler@localhost/shuffler --edge-role edge --json",
@@ -121,7 +127,7 @@ EXAMPLES: dict[str, tuple[str, str]] = {
 """Arguments of two examples for each command, by its full name."""
 NEEDS_SERVER = frozenset(
     {"new", "migrate", "serve", "web", "submit", "collect", "join-page"}
-    | {"conform server", "conform client"}
+    | {"conform server", "conform client", "issuer serve"}
     | {
         f"collection {verb}"
         for verb in ("open", "status", "abort", "purge", "clock", "database", "lease")

@@ -111,6 +111,16 @@ OutboxFile = Annotated[
         ),
     ),
 ]
+AskToken = Annotated[
+    bool,
+    typer.Option(
+        "--ask-token",
+        help=(
+            "Ask the collection's issuer for your token with your ticket, and send no report yet: "
+            "the longer the time between, the less both can tell from it."
+        ),
+    ),
+]
 Resend = Annotated[
     bool,
     typer.Option("--resend", help="Send the reports that wait in the outbox, and no new ones."),
@@ -167,6 +177,7 @@ def submit(
     outbox: OutboxFile = None,
     resend: Resend = False,
     decline: Decline = False,
+    ask_token: AskToken = False,
     digest: PinnedDigest = None,
     believe: Believe = False,
     patience: Patience = RETRY_SECONDS,
@@ -180,7 +191,7 @@ def submit(
     again. If you have already reported and give --value again, the exit code is 2 and nothing is
     sent, whatever the value is.
     """
-    _check_options(values, value, user, ticket, tickets_file, resend, decline)
+    _check_options(values, value, user, ticket, tickets_file, resend, decline, ask_token)
     import json
 
     from metricshuffle.cli.console import note, note_rows_are_people, say, screen, show_progress
@@ -210,6 +221,14 @@ def submit(
         if not believe:
             with show_progress("Verifying"):
                 client.verify()
+        if issuer := client.collections[0].terms.issuer:
+            note(
+                f"{issuer.url} learns that you take part, and when you ask for a token; neither it "
+                "nor a shuffler learns which report is yours from the token."
+            )
+        if ask_token:
+            _ask_tokens(client, user, tickets)
+            return
         if delay := client.collections[0].terms.delay:
             note(
                 f"Every report waits a random part of {delay:,} seconds before it is sent, "
@@ -276,21 +295,23 @@ def _check_options(
     tickets_file: Path | None,
     resend: bool,
     decline: bool,
+    ask_token: bool,
 ) -> None:
     """Raise for options that cannot be combined, before anything is read."""
-    if sum((values is not None, bool(value), resend, decline)) != 1:
+    if sum((values is not None, bool(value), resend, decline, ask_token)) != 1:
         raise InputError(
             "give --value with your own value, or a file with the values of many people, "
-            "or --resend, or --decline; one of these four."
+            "or --resend, or --decline, or --ask-token; one of these five."
         )
-    if (ticket is not None and not value) or (
-        tickets_file is not None and not value and values is None
+    if (ticket is not None and not (value or ask_token)) or (
+        tickets_file is not None and not (value or ask_token) and values is None
     ):
         raise InputError(
-            "--ticket belongs to --value, and --ticket-file to --value or to a file of values."
+            "--ticket belongs to --value or --ask-token, and --ticket-file to these or to a file "
+            "of values."
         )
-    if user and not (value or decline):
-        raise InputError("--user belongs to --value or --decline.")
+    if user and not (value or decline or ask_token):
+        raise InputError("--user belongs to --value, --decline or --ask-token.")
     if ticket is not None and tickets_file is not None:
         raise InputError("give --ticket or --ticket-file, not both.")
     if [str(values), *(value or []), str(tickets_file)].count(STDIN) > 1 or (
@@ -312,6 +333,20 @@ def read_typed_lines() -> list[str]:
             "--value - reads your value from standard input, and nothing is written there."
         )
     return lines
+
+
+def _ask_tokens(client: Client, user: str, tickets: Sequence[bytes]) -> None:
+    """Ask the issuer for the token of one person."""
+    from metricshuffle.cli.console import say, screen
+    from metricshuffle.collection.client.http_client import NotStored
+
+    if len(tickets) != 1:
+        raise InputError("--ask-token needs your ticket, --ticket-file FILE with one line.")
+    try:
+        client.ask_token(tickets[0], user)
+    except NotStored as error:
+        raise NotAllStored(str(error)) from None
+    say(screen(), f"Your token is in {client.outbox.path}; the same command with --value sends.")
 
 
 def _decline(client: Client, user: str) -> None:

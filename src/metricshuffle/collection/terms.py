@@ -25,8 +25,11 @@ from pydantic import (
     model_validator,
 )
 
+from metricshuffle.collection.admission_tokens import TokenVerifier
+from metricshuffle.collection.blind_signatures import SPKI_BYTES, BlindKey
 from metricshuffle.collection.recipes import JsonObject, recipe_of
 from metricshuffle.collection.sealed_boxes import (
+    ADMISSION_TOKEN_BYTES,
     DIGEST_BYTES,
     KEY_BYTES,
     TICKET_BYTES,
@@ -43,7 +46,7 @@ from metricshuffle.tasks.task import Task
 FORMAT = "metricshuffle-collection/1"
 EXTENDED_FORMAT = "metricshuffle-collection/2"
 """Format of a collection that has any of EXTENSIONS; earlier clients refuse it."""
-EXTENSIONS = ("piles",)
+EXTENSIONS = ("piles", "issuer")
 """Fields that are left out of a collection without them."""
 SUITE = "DHKEM(X25519, HKDF-SHA256), HKDF-SHA256, AES-128-GCM"
 MAX_MESSAGES = 256
@@ -54,7 +57,13 @@ MAX_COLLECTION_BYTES = 4 * 2**20
 """Size limit of a collection that is read."""
 MAX_NAME_LENGTH = 100
 
-Admission = Literal["open", "tickets"]
+Admission = Literal["open", "tickets", "tokens"]
+ADMISSION_BYTES: dict[Admission, int] = {
+    "open": 0,
+    "tickets": TICKET_BYTES,
+    "tokens": ADMISSION_TOKEN_BYTES,
+}
+"""Bytes of a ticket or token in a report, by admission."""
 
 
 def _hexadecimal(count: int) -> AfterValidator:
@@ -156,6 +165,26 @@ class Hop(Party):
         )
 
 
+class Issuer(FrozenModel):
+    """Party that gives each person one token, and its key for this collection alone."""
+
+    url: Address
+    """Address for requests, whose host is the issuer's name (RFC 9577)."""
+    key: Annotated[str, _hexadecimal(SPKI_BYTES)]
+    """Public key, RSASSA-PSS as RFC 9578 asks, in hexadecimal digits."""
+    name: Name = ""
+
+    @model_validator(mode="after")
+    def _has_usable_key(self) -> Self:
+        if set(self.url) & set("?#@"):
+            raise ValueError("the address of an issuer has no query, fragment or user")
+        try:
+            BlindKey(bytes.fromhex(self.key))
+        except PlanError as error:
+            raise ValueError(str(error)) from None
+        return self
+
+
 class Terms(FrozenModel):
     """Content of a collection. Any change gives another digest."""
 
@@ -174,7 +203,7 @@ class Terms(FrozenModel):
     payload: Whole
     piles: Whole = 0
     """Number of piles, which are mixed apart with dummies of every shuffler; 0 without piles."""
-    ticket: Literal[0, 16]
+    ticket: Literal[0, 16, 354]
     suite: Literal["DHKEM(X25519, HKDF-SHA256), HKDF-SHA256, AES-128-GCM"] = (
         "DHKEM(X25519, HKDF-SHA256), HKDF-SHA256, AES-128-GCM"
     )
@@ -192,6 +221,8 @@ class Terms(FrozenModel):
     delay: Whole = 0
     """Longest delay in seconds; a client waits a random part of it before it sends."""
     admission: Admission
+    issuer: Issuer | None = None
+    """Issuer of the tokens with which people are admitted, a party apart from all shufflers."""
     retention: Whole
     """Seconds from release until the output is destroyed if nobody collects it."""
 
@@ -222,8 +253,14 @@ class Terms(FrozenModel):
                 f"a chain has 1 to {MAX_HOPS} shufflers, and they and the analyst have "
                 "different keys"
             )
-        if (self.admission == "tickets") != (self.ticket == TICKET_BYTES):
+        if self.ticket != ADMISSION_BYTES[self.admission]:
             raise ValueError("its ticket and admission do not match")
+        if (self.admission == "tokens") != (self.issuer is not None):
+            raise ValueError("its issuer and admission do not match")
+        if self.issuer is not None and origin_of(self.issuer.url) in {
+            origin_of(hop.url) for hop in self.hops
+        }:
+            raise ValueError("the issuer of tokens must be another party than the shufflers")
         if self.piles < 0 or self.messages % max(1, self.piles):
             raise ValueError("its piles and messages do not match")
         extended = [name for name in EXTENSIONS if getattr(self, name)]
@@ -322,7 +359,7 @@ class Collection:
             "messages": form.messages,
             "payload": form.size,
             "piles": form.piles,
-            "ticket": TICKET_BYTES if admission == "tickets" else 0,
+            "ticket": ADMISSION_BYTES[admission],
             "minimum": fewest_honest(task) + colluders,
             "maximum": task.users,
             "admission": admission,
@@ -406,6 +443,15 @@ class Collection:
             len(terms.hops),
             terms.piles,
         )
+
+    @cached_property
+    def token_verifier(self) -> TokenVerifier | None:
+        """Verifier of tokens; None if people are not admitted by tokens."""
+        issuer = self.terms.issuer
+        if issuer is None:
+            return None
+        key, digest = bytes.fromhex(issuer.key), bytes.fromhex(self.digest)
+        return TokenVerifier.of(issuer.url, key, digest)
 
     @cached_property
     def keys(self) -> tuple[PublicKey, ...]:

@@ -165,7 +165,7 @@ class Collected(Part):
     """Addresses of the shufflers, in the order in which messages travelled."""
     colluders: Whole
     """Number of reports that may be revealed to the analyst, as declared by the operator."""
-    admission: Literal["open", "tickets"]
+    admission: Literal["open", "tickets", "tokens"]
     apart: bool
     """Whether operator and analyst are different people, as declared by the operator."""
     guarantee_as_arrived: Guarantee | None
@@ -267,8 +267,13 @@ class Collected(Part):
                     else "."
                 )
             )
-        else:
+        elif self.admission == "tickets":
             texts.append("Every report spent a ticket; a person who had several was not stopped.")
+        else:
+            texts.append(
+                "Every report spent a token; whoever gives tokens could have made any number of "
+                "them, and knows who took part."
+            )
         if trusted and not dummies:
             who = "The shuffler" if len(self.hops) == 1 else "One of the shufflers"
             texts.append(

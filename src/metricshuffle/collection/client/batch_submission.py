@@ -6,7 +6,7 @@ import asyncio
 import math
 import secrets
 import time
-from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -20,6 +20,7 @@ from metricshuffle.collection.client.http_client import (
     Sender,
     SubmissionResult,
     open_connection,
+    run_all,
 )
 from metricshuffle.collection.client.outbox import (
     Outbox,
@@ -35,6 +36,7 @@ from metricshuffle.collection.client.report_builder import (
     reseal_report,
     seal_reports,
 )
+from metricshuffle.collection.client.token_requests import TokenAsker
 from metricshuffle.collection.terms import Collection, instant, parse_time
 from metricshuffle.display import Brief
 from metricshuffle.errors import InputError, PlanError
@@ -141,6 +143,7 @@ class Submitting:
             max(collection.terms.extends[:10] for collection in collections),
             over_limit,
         )
+        self._with_tokens = first.terms.issuer is not None
 
     async def submit_all(self, participants: Participants, tickets: Sequence[bytes]) -> Submitted:
         """Randomize values of people without a report, once; send all reports not acknowledged."""
@@ -152,20 +155,16 @@ class Submitting:
             if who not in entries
         }
         await asyncio.to_thread(self._outbox.check_limits, new, self._spending)
-        with_ticket: dict[bytes, bytes] = {}
-        if self._with_tickets and new:
-            if not tickets:
-                raise InputError("this collection needs tickets; give yours, or a file of them.")
-            with_ticket = await asyncio.to_thread(
-                self._outbox.tickets_for, new, tickets, list(self._parts)
-            )
+        admitted, refusals = await self._admit(new, tickets)
         if tickets:
-            await asyncio.to_thread(self._replace_tickets, entries.values(), tickets)
+            await self._replace_tickets(entries.values(), tickets)
         finished = {who: known_answer(entry) for who, entry in entries.items() if not entry.waits}
+        finished |= refusals
+        new = {who: digest for who, digest in new.items() if who not in refusals}
         waiting = [entry for entry in entries.values() if entry.waits]
         send_queue = await self._send_all(
             waiting,
-            self._sealing_jobs(participants, new, with_ticket),
+            self._sealing_jobs(participants, new, admitted),
             len(participants) - len(finished),
         )
         answers = finished | send_queue.answers
@@ -176,6 +175,44 @@ class Submitting:
             len(before),
             len(stored - before - send_queue.fresh),
         )
+
+    async def ask_all(
+        self, people: Sequence[bytes], tickets: Sequence[bytes]
+    ) -> dict[bytes, SubmissionResult]:
+        """Ask the issuer for the tokens of people without a report; return who got none, and why.
+
+        Nothing is sent to a shuffler.
+        """
+        entries = await asyncio.to_thread(self._outbox.held, *self._batch, people)
+        self._check_collections(entries.values())
+        [digest] = self._parts
+        _, refusals = await self._admit(dict.fromkeys(set(people) - set(entries), digest), tickets)
+        return refusals
+
+    async def _admit(
+        self, people: Mapping[bytes, str], tickets: Sequence[bytes]
+    ) -> tuple[dict[bytes, bytes], dict[bytes, SubmissionResult]]:
+        """Return the ticket or token of each person, and the results of people who got no token."""
+        if not self._with_tickets or not people:
+            return {}, {}
+        without = people
+        if self._with_tokens:
+            known = await asyncio.to_thread(self._outbox.pending_tokens, people)
+            without = {
+                who: digest
+                for who, digest in people.items()
+                if who not in known or known[who].token is None
+            }
+        if without and not tickets:
+            raise InputError("this collection needs tickets; give yours, or a file of them.")
+        assigned = await asyncio.to_thread(
+            self._outbox.tickets_for, without, tickets, list(self._parts)
+        )
+        if not self._with_tokens:
+            return assigned, {}
+        asker = TokenAsker(self._parts, self._outbox, self._patience, self._concurrency)
+        await asker.ask(people, assigned)
+        return asker.tokens, asker.refusals
 
     async def resend_all(self) -> Submitted:
         """Send all waiting reports of the outbox."""
@@ -201,7 +238,7 @@ class Submitting:
             )
 
     def _sealing_jobs(
-        self, participants: Participants, new: dict[bytes, str], tickets: dict[bytes, bytes]
+        self, participants: Participants, new: Mapping[bytes, str], tickets: Mapping[bytes, bytes]
     ) -> list[Callable[[], list[OutboxEntry]]]:
         """Jobs that each randomize, seal and store the reports of some people."""
         work: list[Callable[[], list[OutboxEntry]]] = []
@@ -229,7 +266,9 @@ class Submitting:
         self._check_collections(entries)
         return entries
 
-    def _replace_tickets(self, entries: Iterable[OutboxEntry], tickets: Sequence[bytes]) -> None:
+    async def _replace_tickets(
+        self, entries: Iterable[OutboxEntry], tickets: Sequence[bytes]
+    ) -> None:
         """Replace refused tickets, if there are enough others."""
         refused = [
             report
@@ -239,11 +278,16 @@ class Submitting:
         if not refused:
             return
         try:
-            others = self._outbox.tickets_for(
-                {report.who: report.collection for report in refused}, tickets, list(self._parts)
+            others, _ = await self._admit(
+                {report.who: report.collection for report in refused}, tickets
             )
         except InputError:  # the old tickets are tried again
             return
+        await asyncio.to_thread(
+            self._reseal, [each for each in refused if each.who in others], others
+        )
+
+    def _reseal(self, refused: Iterable[OutboxEntry], others: Mapping[bytes, bytes]) -> None:
         for report in refused:
             sealed_report = self._outbox.report(*self._batch, report.who)
             if sealed_report is not None and sealed_report.boxes is not None:
@@ -269,11 +313,11 @@ class Submitting:
             # earlier.
             if delayed:
                 await send_queue.fill(waiting, work)
-                await _run_all(
+                await run_all(
                     [send_queue.empty(sender) for _ in range(min(self._concurrency, total))]
                 )
             else:
-                await _run_all(
+                await run_all(
                     [
                         send_queue.fill(waiting, work),
                         *(send_queue.empty(sender) for _ in range(min(self._concurrency, total))),
@@ -379,17 +423,6 @@ class _SendQueue:
             self._outbox.settle(*self._batch, settled)
         if refused:
             self._outbox.refuse_tickets(refused)
-
-
-async def _run_all(work: Sequence[Coroutine[object, None, None]]) -> None:
-    """Run all tasks; if one fails, cancel the others and raise its error."""
-    tasks = [asyncio.create_task(part) for part in work]
-    try:
-        await asyncio.gather(*tasks)
-    finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
 
 
 def random_delay(collection: Collection) -> float:

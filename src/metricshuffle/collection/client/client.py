@@ -158,6 +158,8 @@ class Client(Brief):
         if not self._believe and not self._verified:
             self.verify()
         tickets = self.checked_tickets([] if ticket is None else [ticket])
+        if collection.terms.issuer is not None:
+            raise InputError("tokens of this collection are asked for by `submit` alone; use that.")
         if collection.terms.ticket and not tickets:
             raise InputError("this collection asks for a ticket.")
         inputs = self.task.query.inputs([value], self.task.protocol.step)
@@ -204,6 +206,24 @@ class Client(Brief):
                 )
             )
         return replace(answer, sentence=RESUMED_MESSAGE) if done.resumed else answer
+
+    def ask_token(self, ticket: str | bytes, user: str = "") -> None:
+        """Ask the collection's issuer for a token now, for a report that is sent later.
+
+        The longer the time between, the less the issuer and the shuffler together can tell from it.
+        Raises NotStored if the issuer gives none.
+        """
+        run_sync(self.ask_token_async(ticket, user))
+
+    async def ask_token_async(self, ticket: str | bytes, user: str = "") -> None:
+        """Asynchronous `ask_token`."""
+        await self._prepare()
+        if len(self._collections) > 1 or self._collections[0].terms.issuer is None:
+            raise InputError("only a single collection with an issuer gives tokens.")
+        who = self.outbox.user(user)
+        asking = self._new_submission(1)
+        for refusal in (await asking.ask_all([who], self.checked_tickets([ticket]))).values():
+            raise NotStored(refusal)
 
     def decline(self, user: str = "") -> bool:
         """Delete the waiting report of a user, if any, and forbid reports for this round.

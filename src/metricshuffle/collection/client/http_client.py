@@ -10,7 +10,7 @@ import secrets
 import ssl
 import threading
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import cache
@@ -168,6 +168,13 @@ def interpret_status(collection: Collection, code: int, message: str) -> Submiss
             f"this report was in time.{more}",
             code,
         )
+    if code == UNKNOWN_TICKET and collection.terms.issuer is not None:
+        return SubmissionResult(
+            "refused",
+            f"{host} says that this token is not valid, although the issuer's key says that it is; "
+            "ask who runs the shuffler.",
+            code,
+        )
     if code == UNKNOWN_TICKET:
         return SubmissionResult(
             "refused",
@@ -177,7 +184,8 @@ def interpret_status(collection: Collection, code: int, message: str) -> Submiss
     if code == SPENT_TICKET:
         return SubmissionResult(
             "refused",
-            "This ticket was spent on another report; ask for another one if that was not yours.",
+            "This ticket, or its token, was spent on another report; ask for another one if that "
+            "was not yours.",
             code,
         )
     if code in (405, 411, 413, 422):
@@ -319,6 +327,17 @@ async def fetch_collection(address: str, digest: str | None) -> Collection:
     except (httpx.HTTPError, httpx.InvalidURL) as error:
         raise PlanError(unreachable_text(address[:200], error)) from None
     return Collection.read(data, pinned)
+
+
+async def run_all(work: Sequence[Coroutine[object, None, None]]) -> None:
+    """Run all tasks; if one fails, cancel the others and raise its error."""
+    tasks = [asyncio.create_task(part) for part in work]
+    try:
+        await asyncio.gather(*tasks)
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
 
 
 def run_sync(work: Coroutine[object, None, Outcome]) -> Outcome:

@@ -49,17 +49,27 @@ HEADINGS = {
 }
 
 
-SCRIPTS = ("static/budget.js", "static/client.js")
-"""Scripts of the page, in their order: what was answered before; the client and the page."""
+BUDGET = "static/budget.js"
+"""Script of what was answered before."""
+CLIENT = "static/client.js"
+"""Script of the client and the page."""
+TOKEN_CLIENT = "static/client-tokens.js"
+"""The same for collections with tokens."""
+SCRIPTS = (BUDGET, CLIENT, TOKEN_CLIENT)
 
 
 @cache
-def client_bundle(name: str = SCRIPTS[-1]) -> bytes:
+def client_bundle(name: str = CLIENT) -> bytes:
     """Script of the page; by default the JavaScript client and the page's own code."""
     script = files("metricshuffle.report").joinpath(name).read_bytes()
     if b"</script" in script.lower() or b"<!--" in script:
         raise PlanError("the script of the join page would end early on it; build it again.")
     return script
+
+
+def scripts_of(terms: Terms) -> tuple[str, ...]:
+    """Scripts of the page of a collection, in their order."""
+    return BUDGET, CLIENT if terms.issuer is None else TOKEN_CLIENT
 
 
 @dataclass(frozen=True)
@@ -183,7 +193,8 @@ def join_page(
     terms = collection.terms
     task = collection.task
     field = JoinField.of(terms.recipe["input"], background) if terms.recipe["browser"] else None
-    for name in SCRIPTS:
+    scripts = scripts_of(terms)
+    for name in scripts:
         client_bundle(name)  # raises if it contains the end of a script element
     return render_template(
         "join.html.jinja",
@@ -200,12 +211,18 @@ def join_page(
         consent=consent(task, contact=contact, minimum=terms.minimum),
         drawn=_drawn(task, terms),
         served=collection.served.decode(),
-        connects="'self'"
-        if base == terms.hops[0].url
-        else f"{_source(collection.url)}/reports {_source(collection.url)}/state",
-        scripts=SCRIPTS,
+        connects=_connections(collection, base),
+        scripts=scripts,
         styles=["join.css"],
     )
+
+
+def _connections(collection: Collection, base: str) -> str:
+    """Addresses that a page at `base` may call."""
+    terms = collection.terms
+    url = _source(collection.url)
+    own = "'self'" if base == terms.hops[0].url else f"{url}/reports {url}/state"
+    return own if terms.issuer is None else f"{own} {_source(terms.issuer.url)}"
 
 
 def _source(url: str) -> str:

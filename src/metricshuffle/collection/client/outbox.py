@@ -75,6 +75,27 @@ CREATE TABLE IF NOT EXISTS limits (
 EVERYONE = b""
 """Id in `ledger_starts` of the file itself."""
 
+TOKENS = (
+    """
+CREATE TABLE IF NOT EXISTS tokens (
+    collection TEXT NOT NULL, who BLOB NOT NULL, request BLOB NOT NULL, secret BLOB NOT NULL, token BLOB,
+    PRIMARY KEY (collection, who)
+) WITHOUT ROWID
+""",  # noqa: E501
+    *(
+        f"""
+CREATE TRIGGER IF NOT EXISTS token_forgotten_{event.lower()} AFTER {event} ON reports
+WHEN NEW.state NOT IN ('made', 'sending')
+BEGIN DELETE FROM tokens WHERE collection = NEW.collection AND who = NEW.who; END
+"""  # noqa: S608
+        for event in ("INSERT", "UPDATE")
+    ),
+)
+"""Requests for tokens, and tokens, until the report is acknowledged or declined.
+
+The table is made whenever it is missing: only versions that know it read such collections.
+"""
+
 FROM_VERSION_0 = f"""
 ALTER TABLE reports RENAME TO reports_before;
 {REPORTS.strip()}
@@ -129,6 +150,17 @@ class OutboxEntry:
     @property
     def waits(self) -> bool:
         return self.state in ("made", "sending")
+
+
+@dataclass(frozen=True)
+class PendingToken:
+    """Request for a person's token, the secret that unblinds the answer, and the token, if any."""
+
+    who: bytes
+    collection: str
+    request: bytes
+    secret: bytes
+    token: bytes | None = None
 
 
 @dataclass(frozen=True)
@@ -209,6 +241,8 @@ class Outbox:
             if not tables:
                 connection.execute(f"PRAGMA application_id = {APPLICATION}")
                 connection.execute("INSERT INTO about VALUES (?)", (secrets.token_bytes(32),))
+            for statement in TOKENS:
+                connection.execute(statement)
             return bytes(connection.execute("SELECT salt FROM about").fetchone()[0])
 
     @contextmanager
@@ -541,11 +575,45 @@ class Outbox:
                 assigned[who] = hashes[hashed]
         return assigned
 
-    def refuse_tickets(self, people: Iterable[tuple[bytes, str]]) -> None:
-        """Mark the tickets of these people (who, collection) as refused."""
+    def refuse_tickets(self, people: Sequence[tuple[bytes, str]]) -> None:
+        """Mark the tickets of these people (who, collection) as refused; forget their tokens."""
+        with self._transaction() as connection:
+            for statement in (
+                "UPDATE tickets SET refused = 1 WHERE who = ? AND collection = ?",
+                "DELETE FROM tokens WHERE who = ? AND collection = ?",
+            ):
+                connection.executemany(statement, people)
+
+    # Tokens
+
+    def pending_tokens(self, people: Mapping[bytes, str]) -> dict[bytes, PendingToken]:
+        """Requests and tokens of those people (who -> collection) who have any."""
+        sql = "SELECT request, secret, token FROM tokens WHERE collection = ? AND who = ?"
+        with self._lock, self._sqlite_errors():
+            rows = (
+                (who, collection, self._connection.execute(sql, (collection, who)).fetchone())
+                for who, collection in people.items()
+            )
+            return {
+                who: PendingToken(who, collection, *row) for who, collection, row in rows if row
+            }
+
+    def keep_token_requests(self, requests: Sequence[PendingToken]) -> list[PendingToken]:
+        """Store requests before they are sent; a person's existing one remains, and is returned."""
         with self._transaction() as connection:
             connection.executemany(
-                "UPDATE tickets SET refused = 1 WHERE who = ? AND collection = ?", people
+                "INSERT INTO tokens VALUES (?, ?, ?, ?, NULL) ON CONFLICT DO NOTHING",
+                ((each.collection, each.who, each.request, each.secret) for each in requests),
+            )
+        people = {each.who: each.collection for each in requests}
+        return list(self.pending_tokens(people).values())
+
+    def keep_token(self, who: bytes, collection: str, token: bytes) -> None:
+        """Store the token of a person."""
+        with self._transaction() as connection:
+            connection.execute(
+                "UPDATE tokens SET token = ? WHERE collection = ? AND who = ?",
+                (token, collection, who),
             )
 
 

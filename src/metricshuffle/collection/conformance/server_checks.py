@@ -10,6 +10,8 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING
 
+from metricshuffle.collection.admission_tokens import TOKEN_NONCE_BYTES, TokenVerifier
+from metricshuffle.collection.blind_signatures import MODULUS_BYTES
 from metricshuffle.collection.conformance.requirements import (
     ConformanceLine,
     NotChecked,
@@ -18,7 +20,11 @@ from metricshuffle.collection.conformance.requirements import (
     lines_of,
 )
 from metricshuffle.collection.recipes import JsonObject
-from metricshuffle.collection.sealed_boxes import TICKET_BYTES, PrivateKey
+from metricshuffle.collection.sealed_boxes import (
+    ADMISSION_TOKEN_BYTES,
+    TICKET_BYTES,
+    PrivateKey,
+)
 from metricshuffle.collection.store.records import STATES
 from metricshuffle.collection.terms import Collection
 from metricshuffle.errors import InputError, require
@@ -34,6 +40,7 @@ CLOSING_SECONDS = 2.0
 NEEDS_SENDING = "it sends reports: give --send, for a collection that exists for this test."
 NEEDS_OPEN = "the collection is not open."
 NEEDS_TICKET = "it needs a collection with tickets, and two unused ones (--ticket-file)."
+NEEDS_TOKEN = "it needs a collection with tokens."  # noqa: S105 - a sentence
 
 
 @dataclass
@@ -218,15 +225,42 @@ class ServerCheck:
 
     def check_unknown_ticket(self) -> None:
         self.need_open()
-        if not self.collection.sealing.ticket:
+        if self.collection.sealing.ticket != TICKET_BYTES:
             raise NotChecked(NEEDS_TICKET)
         answer = self.post(self.report(secrets.token_bytes(TICKET_BYTES)))
         expect(answer.status_code == 403, f"answered by {answer.status_code}.")
 
     def check_spent_ticket(self) -> None:
         self.need_sending()
-        if not self.collection.sealing.ticket:
+        if self.collection.sealing.ticket != TICKET_BYTES:
             raise NotChecked(NEEDS_TICKET)
+        self._check_spent()
+
+    def check_invalid_token(self) -> None:
+        self.need_open()
+        verifier = self._verifier()
+        signed = verifier.token_input(secrets.token_bytes(TOKEN_NONCE_BYTES))
+        damaged = (
+            signed + secrets.token_bytes(MODULUS_BYTES),
+            b"\0\1" + signed[2:] + bytes(MODULUS_BYTES),
+            secrets.token_bytes(ADMISSION_TOKEN_BYTES),
+        )
+        answers = [self.post(self.report(token)) for token in damaged]
+        statuses = [answer.status_code for answer in answers]
+        expect(set(statuses) == {403}, f"answered by {statuses}.")
+        expect(len({answer.content for answer in answers}) == 1, "with several bodies.")
+
+    def check_spent_token(self) -> None:
+        self.need_sending()
+        self._verifier()
+        self._check_spent()
+
+    def _verifier(self) -> TokenVerifier:
+        if self.collection.token_verifier is None:
+            raise NotChecked(NEEDS_TOKEN)
+        return self.collection.token_verifier
+
+    def _check_spent(self) -> None:
         ticket = self._ticket(0)  # spent by `check_stored`, or now
         statuses = [self.post(self.report(ticket)).status_code for _ in range(2)]
         expect(statuses[-1] == 409, f"answered by {statuses}.")
@@ -274,7 +308,7 @@ def check_server(
     Args:
         url: address of the collection.
         is_sending: store reports of random content, which spoils the collection.
-        tickets: two unused ones, if the collection needs tickets.
+        tickets: two unused ones, if the collection needs tickets; or two tokens.
     """
     httpx = require("httpx", "client")
     if not url.startswith(("http://", "https://")):
@@ -299,6 +333,8 @@ def check_server(
             "H9": server.check_stored,
             "H10": server.check_again,
             "A2": server.check_spent_ticket,
+            "A3": server.check_invalid_token,
+            "A4": server.check_spent_token,
             "T4": server.check_closed,
             "H8": server.check_all_answers,
             "H12": server.check_retry_times,

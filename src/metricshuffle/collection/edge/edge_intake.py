@@ -275,4 +275,5 @@ def _held_lease(digest: str, answer: JsonObject, boot: float, wall: float) -> He
         boot,
         wall,
         float(answer["until"]),
+        collection.token_verifier,
     )

@@ -8,9 +8,11 @@ import json
 import sys
 from dataclasses import dataclass, field
 
+from metricshuffle.collection.admission_tokens import TokenRejected, TokenVerifier
 from metricshuffle.collection.edge.opener_process import (
     DONE,
     HEAD,
+    NOT_ADMITTED,
     NOT_OPENED,
     OPEN_REPORT,
     PROLONG,
@@ -40,6 +42,7 @@ class HeldLease:
     wall: float
     """Times of both clocks when the lease was requested or renewed."""
     until: float
+    verifier: TokenVerifier | None = None
 
     @property
     def deadline(self) -> tuple[float, float]:
@@ -59,6 +62,7 @@ class HeldLease:
                 "boot": boot,
                 "wall": wall,
                 "sizes": [sealing.payload, sealing.messages, sealing.ticket, sealing.hops],
+                "tokens": self.verifier and self.verifier.document(),
             }
         ).encode()
 
@@ -196,7 +200,7 @@ class OpenerPool:
     async def opened(self, lease: bytes, report: bytes) -> bytes:
         """Open a report.
 
-        Raises: NotOpened; OpenerGone if no process has the keys now.
+        Raises: NotOpened; TokenRejected; OpenerGone if no process has the keys now.
         """
         if not self._openers:
             raise OpenerGone("no process opens reports.")
@@ -205,6 +209,8 @@ class OpenerPool:
         status, content = await opener.ask(OPEN_REPORT, lease + report)
         if status == NOT_OPENED:
             raise NotOpened("this report cannot be opened.")
+        if status == NOT_ADMITTED:
+            raise TokenRejected("this token is not valid for this collection.")
         if status != DONE:
             raise OpenerGone("the keys of this collection are not here now.")
         return content

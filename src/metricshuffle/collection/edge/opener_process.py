@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
+from metricshuffle.collection.admission_tokens import TokenRejected, TokenVerifier
 from metricshuffle.collection.hub.lease_office import LeaseDenied, boot_and_wall
 from metricshuffle.collection.hub.lease_server import HubLink, HubUnreachable, LeaseIdentity
 from metricshuffle.collection.keys import LEASE_BYTES, TAG_BYTES, LeaseKeys
@@ -31,6 +32,7 @@ PROLONG = 2
 DONE = 0
 NOT_OPENED = 1
 NO_LEASE = 2
+NOT_ADMITTED = 3
 """Kinds of answers."""
 CLOCK_SECONDS = 0.2
 OVER_EXIT_CODE = 3
@@ -44,18 +46,21 @@ class OpenLease:
     private: PrivateKey
     sealing: BoxFormat
     deadline: tuple[float, float]
+    verifier: TokenVerifier | None = None
 
     def is_over(self) -> bool:
         return any(not now < end for now, end in zip(boot_and_wall(), self.deadline, strict=True))
 
     def opened(self, report: bytes) -> bytes:
-        """Open a report; return its tag, the hash of its ticket, and its encrypted boxes.
+        """Open a report; return its tag, the hash of its ticket or nonce, and its encrypted boxes.
 
         A report that contains a box twice is rejected, as in `ReportOpener`.
         """
         ticket, boxes = self.sealing.open_report(report, self.private)
         if len(set(boxes)) != len(boxes):
             raise NotOpened("this report cannot be opened.")
+        if self.verifier is not None:
+            ticket = self.verifier.nonce_of(ticket)
         tag = self.keys.tag(report)
         ticket_hash = self.keys.ticket_hash(ticket) if ticket else b""
         hidden = self.keys.hidden(ticket_hash or tag, report, b"".join(boxes))
@@ -86,6 +91,8 @@ class Opener:
                 return DONE, lease.opened(content[LEASE_BYTES:])
             except NotOpened:
                 return NOT_OPENED, b""
+            except TokenRejected:
+                return NOT_ADMITTED, b""
         document = json.loads(content)
         number = bytes.fromhex(document["lease"])
         deadline = (float(document["boot"]), float(document["wall"]))
@@ -99,7 +106,9 @@ class Opener:
             return NO_LEASE, b""
         keys = LeaseKeys.from_json(answer)
         sealing = BoxFormat(keys.digest, *document["sizes"])
-        self._leases[number] = OpenLease(keys, keys.private, sealing, deadline)
+        tokens = document["tokens"]
+        verifier = tokens and TokenVerifier.from_document(tokens)
+        self._leases[number] = OpenLease(keys, keys.private, sealing, deadline, verifier)
         return DONE, b""
 
 

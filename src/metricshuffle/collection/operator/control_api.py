@@ -20,6 +20,7 @@ from metricshuffle.collection.terms import (
     Admission,
     Collection,
     Hop,
+    Issuer,
     Party,
     fewest_honest,
     instant,
@@ -210,6 +211,8 @@ class Opening:
     admission: Admission = "open"
     tickets: int = 0
     """Number of tickets for each part."""
+    issuer: Issuer | None = None
+    """Issuer of tokens, which all parts share: a person gets one token, for one part."""
     apart: bool = True
 
     def __post_init__(self) -> None:
@@ -262,6 +265,7 @@ class Opening:
             extends=instant(self.extends),
             delay=self.delay,
             admission=self.admission,
+            issuer=self.issuer,
             retention=self.retention,
         )
 

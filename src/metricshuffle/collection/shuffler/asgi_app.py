@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from metricshuffle.collection.admission_tokens import TokenRejected
 from metricshuffle.collection.sealed_boxes import NotOpened
 from metricshuffle.collection.shuffler.ingest import Busy, Intake, NotOpenYet
 from metricshuffle.collection.shuffler.lifecycle import Shuffler
@@ -85,6 +86,7 @@ FOREIGN_ORIGIN = Reply(
 CLOSED = Reply(410, "this collection is closed.")
 NO_LENGTH = Reply(411, "a report is sent with its length (Content-Length), and not in chunks.")
 TOO_LONG = Reply(413, "this is longer than a report of this collection.")
+NOT_ADMITTED = Reply(403, "this token is not valid for this collection.")
 UNREADABLE = Reply(422, "this report cannot be opened.")
 BUSY = Reply(429, "too many reports at once; send it again.", again=True)
 NOT_YET = Reply(503, "this collection is not open yet; send it again later.", again=True)
@@ -94,7 +96,7 @@ VERDICTS = {
     Verdict.STORED: STORED,
     Verdict.SAME: STORED,
     Verdict.UNKNOWN_TICKET: Reply(403, "unknown ticket."),
-    Verdict.SPENT_TICKET: Reply(409, "this ticket was used for another report."),
+    Verdict.SPENT_TICKET: Reply(409, "this ticket or token was used for another report."),
     Verdict.CLOSED: CLOSED,
     Verdict.FULL: Reply(429, "this collection has as many reports as it may take.", again=True),
 }
@@ -200,6 +202,8 @@ class Application:
             return BODY_TIMEOUT
         except NotOpened:
             return UNREADABLE
+        except TokenRejected:
+            return NOT_ADMITTED
         except Busy:
             return BUSY
         except NotOpenYet:

@@ -16,6 +16,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from metricshuffle.collection.admission_tokens import TokenVerifier
 from metricshuffle.collection.keys import CollectionKeys, KeyFolder
 from metricshuffle.collection.sealed_boxes import BoxFormat, NotOpened
 from metricshuffle.collection.shuffler.log_events import LogEvent
@@ -68,6 +69,8 @@ class ReportOpener:
     """None at an edge, where other processes open reports."""
     origin: bytes = b""
     """Site of the collection's own join page."""
+    verifier: TokenVerifier | None = None
+    """Verifier of tokens, if people are admitted by tokens."""
 
     @classmethod
     def of(cls, row: CollectionRow, keys: CollectionKeys) -> ReportOpener:
@@ -80,19 +83,22 @@ class ReportOpener:
         except ValueError:
             # A browser cannot open this address, so there is no join page.
             origin = b""
-        return cls(collection.digest, collection.sealing, None, origin)
+        verifier = collection.token_verifier
+        return cls(collection.digest, collection.sealing, None, origin, verifier)
 
     def entry(self, report: bytes) -> Entry:
         """Open a report and return what is stored of it; raises `NotOpened` for any defect.
 
         A report that contains a box twice is rejected: it would be left out of the sorted output,
-        which would show who sent it.
+        which would show who sent it. Raises TokenRejected if its token is not valid.
         """
         if self.keys is None:
             raise StoreError("the keys of this collection are not here.")
         ticket, boxes = self.sealing.open_report(report, self.keys.private)
         if len(set(boxes)) != len(boxes):
             raise NotOpened("this report cannot be opened.")
+        if self.verifier is not None:
+            ticket = self.verifier.nonce_of(ticket)
         tag = self.keys.tag(report)
         return Entry(
             tag,
@@ -193,7 +199,7 @@ class Intake:
     async def put(self, opener: ReportOpener, report: bytes) -> Verdict:
         """Open a report and store it; the verdict is durable.
 
-        Raises: NotOpened; Busy, NotOpenYet or StoreError if it cannot be stored now.
+        Raises: NotOpened; TokenRejected; Busy, NotOpenYet or StoreError if it cannot be stored now.
         """
         if self.is_busy():
             raise Busy("too many reports at once.")

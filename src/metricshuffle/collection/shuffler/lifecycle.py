@@ -217,6 +217,25 @@ class Shuffler:
                 f"this collection closed at {terms.closes}; open one that closes later."
             )
         _check_tickets(terms, place, tickets)
+        self._check_issuer(collection)
+
+    def _check_issuer(self, collection: Collection) -> None:
+        """Raise if the issuer's key is that of another round, for which people have tokens too.
+
+        The parts of a split share a key: a person gets one token, for one part.
+        """
+        terms = collection.terms
+        if terms.issuer is None:
+            return
+        for row in self.store.rows():
+            if terms.issuer.key.encode() not in row.served:
+                continue
+            earlier = Collection(row.served).terms
+            if (earlier.task, earlier.round) != (terms.task, terms.round):
+                raise InputError(
+                    "the issuer's key is also that of another collection, where people may have "
+                    "tokens too; let the issuer make a key for this collection alone."
+                )
 
     def _check_place(self, collection: Collection, place: int) -> None:
         """Raise unless the previous hop is the one with which this shuffler was started."""

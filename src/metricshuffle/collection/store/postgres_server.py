@@ -231,7 +231,7 @@ class PostgresTransaction(Transaction):
 
     def find_tickets(self, rules: AdmissionRules, entries: Sequence[Entry]) -> dict[bytes, bool]:
         if rules.layout > 1:
-            admitted = self._admitted(rules, entries) if rules.ticketed else []
+            admitted = self._admitted(rules, [entry for entry in entries if entry.ticket])
             return {name: tag is not None for name, tag in admitted}
         sql = "SELECT hash, spent FROM ticket WHERE collection = ? AND hash = ANY(?::bytea[])"
         hashes = [entry.ticket for entry in entries]
@@ -241,6 +241,8 @@ class PostgresTransaction(Transaction):
         self, rules: AdmissionRules, entries: Sequence[Entry]
     ) -> list[tuple[bytes, bytes | None]]:
         """Return the stored rows (name, tag) with the names of these reports or tickets."""
+        if not entries:
+            return []
         names = [rules.name_of(entry) for entry in entries]
         sql = f"SELECT name, tag FROM admitted_{rules.id} WHERE name = ANY(%b::uuid[])"  # noqa: S608 - a number
         rows = self.run(sql, (_uuids(name for name in names if name),)).fetchall()

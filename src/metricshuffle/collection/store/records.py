@@ -55,7 +55,7 @@ class Verdict(Enum):
 
 @dataclass(frozen=True)
 class Entry:
-    """Opened report as stored: tag, hash of its ticket (or empty), and encrypted boxes."""
+    """Opened report as stored: tag, hash of its ticket or nonce (or empty), encrypted boxes."""
 
     tag: bytes
     ticket: bytes

@@ -149,11 +149,14 @@ class SqliteTransaction(Transaction):
         return {line[0] for line in lines if line}
 
     def find_tickets(self, rules: AdmissionRules, entries: Sequence[Entry]) -> dict[bytes, bool]:
-        sql = "SELECT hash, spent FROM ticket WHERE collection = ? AND hash = ?"
-        lines = (self.execute(sql, (rules.id, entry.ticket)).fetchone() for entry in entries)
-        tickets = {ticket: bool(is_spent) for ticket, is_spent in filter(None, lines)}
-        if rules.layout > 1 and tickets:
-            tickets.update(dict.fromkeys(self._known(rules.id).tickets.known(tickets), True))
+        hashes = [entry.ticket for entry in entries if entry.ticket]
+        tickets: dict[bytes, bool] = {}
+        if rules.ticketed:
+            sql = "SELECT hash, spent FROM ticket WHERE collection = ? AND hash = ?"
+            lines = (self.execute(sql, (rules.id, ticket)).fetchone() for ticket in hashes)
+            tickets = {ticket: bool(is_spent) for ticket, is_spent in filter(None, lines)}
+        if rules.layout > 1 and hashes:
+            tickets.update(dict.fromkeys(self._known(rules.id).tickets.known(hashes), True))
         return tickets
 
     def store_reports(self, rules: AdmissionRules, now: float, entries: Sequence[Entry]) -> None:
@@ -169,7 +172,7 @@ class SqliteTransaction(Transaction):
         sql = f"INSERT INTO report_{rules.id} (tag, hidden) VALUES (?, ?)"  # noqa: S608 - a number
         self._connection.executemany(sql, [(entry.tag, entry.hidden) for entry in entries])
         sql = f"INSERT INTO admitted_{rules.id} (tag, ticket) VALUES (?, ?)"  # noqa: S608 - a number
-        rows = [(entry.tag, entry.ticket if rules.ticketed else b"") for entry in entries]
+        rows = [(entry.tag, entry.ticket) for entry in entries]
         self._connection.executemany(sql, rows)
 
     def _insert_by_tag(self, rules: AdmissionRules, entries: Sequence[Entry]) -> None:

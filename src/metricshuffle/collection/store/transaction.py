@@ -88,7 +88,7 @@ class Transaction(ABC):
 
     @abstractmethod
     def find_tickets(self, rules: AdmissionRules, entries: Sequence[Entry]) -> Mapping[bytes, bool]:
-        """Return the tickets of the reports that exist, with whether each is spent."""
+        """Return the stored tickets and nonces of the reports, with whether each is spent."""
 
     @abstractmethod
     def store_reports(self, rules: AdmissionRules, now: float, entries: Sequence[Entry]) -> None:
