@@ -18,7 +18,7 @@ from typer.testing import CliRunner
 
 from metricshuffle import Categories, Histogram
 from metricshuffle.cli.command_group import app
-from metricshuffle.collection.client.join_page import TOKEN_CLIENT, client_bundle, join_page
+from metricshuffle.collection.client.join_page import CLIENT_WITH_TOKENS, client_bundle, join_page
 from metricshuffle.collection.terms import Collection
 from metricshuffle.planning.consent import consent
 from metricshuffle.randomizers import HadamardResponse, KaryRandomizedResponse
@@ -43,7 +43,7 @@ def test_a_page_with_tokens_may_ask_the_issuer(base: str) -> None:
     """It has the script with tokens, says who gives them, and may call no other address more."""
     collection, page = page_of("whole numbers", base, **issuer_terms())
     (script,) = SCRIPT.findall(page.html)
-    assert client_bundle(TOKEN_CLIENT).decode().strip() in script
+    assert client_bundle(CLIENT_WITH_TOKENS).decode().strip() in script
     assert f"{ISSUER_URL}, who learns who takes part" in page.text
     own = "'self'" if base == SHUFFLER else f"{collection.url}/reports {collection.url}/state"
     assert policy_of(page)["connect-src"] == f"{own} {ISSUER_URL}"

@@ -53,9 +53,9 @@ BUDGET = "static/budget.js"
 """Script of what was answered before."""
 CLIENT = "static/client.js"
 """Script of the client and the page."""
-TOKEN_CLIENT = "static/client-tokens.js"
+CLIENT_WITH_TOKENS = "static/client-tokens.js"
 """The same for collections with tokens."""
-SCRIPTS = (BUDGET, CLIENT, TOKEN_CLIENT)
+SCRIPTS = (BUDGET, CLIENT, CLIENT_WITH_TOKENS)
 
 
 @cache
@@ -69,7 +69,7 @@ def client_bundle(name: str = CLIENT) -> bytes:
 
 def scripts_of(terms: Terms) -> tuple[str, ...]:
     """Scripts of the page of a collection, in their order."""
-    return BUDGET, CLIENT if terms.issuer is None else TOKEN_CLIENT
+    return BUDGET, CLIENT if terms.issuer is None else CLIENT_WITH_TOKENS
 
 
 @dataclass(frozen=True)
