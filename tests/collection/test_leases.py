@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import secrets
 import socket
 import ssl
 import threading
@@ -19,6 +20,7 @@ from tests.collection.postgres_pair import PostgresPair, free_port, new_database
 
 from metricshuffle.collection.edge import edge_intake
 from metricshuffle.collection.edge.edge_intake import EdgeIntake
+from metricshuffle.collection.edge.opener_pool import HeldLease, OpenerPool
 from metricshuffle.collection.hub import lease_office, lease_server
 from metricshuffle.collection.hub.lease_office import LeaseDenied, LeaseOffice
 from metricshuffle.collection.hub.lease_server import (
@@ -164,6 +166,80 @@ def test_an_edge_has_the_keys_of_so_many_collections(
     assert len(lines) == 1
     assert "keys of 1 collections" in lines[0]
     assert [line.ended for line in office.leases.all()] == ["returned"]
+
+
+def test_calls_of_strangers_do_not_reach_the_hub(
+    pair: PostgresPair,
+    link: HubLink,
+    office: LeaseOffice,
+    new_collection: NewCollection,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """They would wait for it one after the other, and the renewal of leases with them."""
+    digest = opened(office, new_collection)
+    store = connect_parts(pair.url, is_hub=False, accept_loss=False, jump=300)
+    assert isinstance(store, EdgeStore)
+    calls: list[str] = []
+
+    def count_calls(path: str, content: Any) -> Any:
+        calls.append(path)
+        raise HubUnreachable("nothing is answered.")
+
+    monkeypatch.setattr(link, "call", count_calls)
+
+    async def ask() -> None:
+        intake = EdgeIntake(store, link, openers=1)
+        try:
+            strangers = (intake.opener(secrets.token_hex(32)) for _ in range(50))
+            assert await asyncio.gather(*strangers) == [None] * 50
+            assert calls == []
+            for _ in range(2):
+                many = (intake.opener(digest) for _ in range(50))
+                answers = await asyncio.gather(*many, return_exceptions=True)
+                assert all(isinstance(answer, StoreError) for answer in answers)
+            assert calls == ["/v1/leases"]
+        finally:
+            await intake.drain()
+            await asyncio.to_thread(intake.close)
+
+    asyncio.run(ask())
+    store.close()
+
+
+def test_leases_that_are_over_together_cost_one_restart(
+    pair: PostgresPair,
+    link: HubLink,
+    office: LeaseOffice,
+    new_collection: NewCollection,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    digests = [opened(office, new_collection, round=number) for number in (1, 2, 3)]
+    store = connect_parts(pair.url, is_hub=False, accept_loss=False, jump=300)
+    assert isinstance(store, EdgeStore)
+    lines: list[str] = []
+    starts: list[int] = []
+    start = OpenerPool.start
+
+    async def count_starts(pool: OpenerPool, leases: list[HeldLease]) -> None:
+        starts.append(len(leases))
+        await start(pool, leases)
+
+    async def wait() -> None:
+        intake = EdgeIntake(store, link, openers=1, log=lines.append)
+        try:
+            for digest in digests:
+                assert await intake.opener(digest) is not None
+            monkeypatch.setattr(OpenerPool, "start", count_starts)
+            monkeypatch.setattr(edge_intake, "boot_and_wall", lambda: (float("inf"), 0.0))
+            await intake._drop_over()
+        finally:
+            await intake.drain()
+            await asyncio.to_thread(intake.close)
+
+    asyncio.run(wait())
+    store.close()
+    assert starts == [0]
+    assert len([line for line in lines if "is over" in line]) == 3
 
 
 def test_an_edge_leases_the_keys_of_all_open_collections_before_reports_come(

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from metricshuffle.collection.hub.lease_list import Lease, LeaseEnd, LeaseList
 from metricshuffle.collection.keys import LEASE_BYTES, LeaseKeys
 from metricshuffle.collection.shuffler.lifecycle import Shuffler
-from metricshuffle.collection.shuffler.log_events import LogEvent
+from metricshuffle.collection.shuffler.log_events import LogEvent, failure_text
 from metricshuffle.collection.shuffler.output_files import do_nothing
 from metricshuffle.collection.store.guarded_clock import steady_clock
 from metricshuffle.collection.store.part_store import HubStore
@@ -232,6 +232,9 @@ class LeaseOffice:
                 if str(error) != trouble:
                     self.log(f"Leases cannot be ended: {error}")
                 trouble = str(error)
+            except Exception as error:  # otherwise no lease would end, and no key be destroyed
+                text = f"Leases cannot be ended; please report this bug: {failure_text(error)}"
+                self.log(LogEvent(text, "bug"))
 
 
 def boot_and_wall() -> tuple[float, float]:
