@@ -22,7 +22,7 @@ from metricshuffle.collection.edge import edge_intake
 from metricshuffle.collection.edge.edge_intake import EdgeIntake
 from metricshuffle.collection.edge.opener_pool import HeldLease, OpenerPool
 from metricshuffle.collection.hub import lease_office, lease_server
-from metricshuffle.collection.hub.lease_office import LeaseDenied, LeaseOffice
+from metricshuffle.collection.hub.lease_office import EXPIRY, LeaseDenied, LeaseOffice
 from metricshuffle.collection.hub.lease_server import (
     HubLink,
     HubUnreachable,
@@ -33,6 +33,7 @@ from metricshuffle.collection.keys import KeyFolder
 from metricshuffle.collection.shuffler.lifecycle import Shuffler
 from metricshuffle.collection.shuffler.log_events import LogEvent
 from metricshuffle.collection.shuffler.output_files import do_nothing
+from metricshuffle.collection.store.guarded_clock import SteadyTime
 from metricshuffle.collection.store.part_store import EdgeStore, HubStore, connect_parts
 from metricshuffle.collection.store.records import StoreError
 
@@ -166,6 +167,39 @@ def test_an_edge_has_the_keys_of_so_many_collections(
     assert len(lines) == 1
     assert "keys of 1 collections" in lines[0]
     assert [line.ended for line in office.leases.all()] == ["returned"]
+
+
+def test_leases_expire_although_the_hub_is_started_again_and_again(
+    office: LeaseOffice, new_collection: NewCollection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A lease counts from the first start after its last renewal; of this machine, as it runs."""
+    clock = {"boot": "first", "seconds": 0.0}
+    monkeypatch.setattr(lease_office, "steady_clock", lambda: SteadyTime(**clock))  # type: ignore[arg-type]
+    digest = opened(office, new_collection)
+    renewed, silent = (office.grant(digest, "edge").lease for _ in range(2))
+
+    def started_at(seconds: float) -> LeaseOffice:
+        clock["seconds"] = seconds
+        return LeaseOffice(office.shuffler, office.store)
+
+    def ends_at(seconds: float) -> list[str]:
+        clock["seconds"] = seconds
+        again.expire()
+        ends = {line.id: line.ended for line in office.leases.all()}
+        return [ends[renewed], ends[silent]]
+
+    again = started_at(10)
+    again.renew(renewed, "edge")
+    for seconds in (20, 50, 80):
+        again = started_at(seconds)
+    over = EXPIRY * office.seconds
+    assert ends_at(10 + over - 0.1) == ["", ""]
+    assert ends_at(10 + over + 0.1) == ["", "expired"]
+    assert ends_at(20 + over - 0.1) == ["", "expired"]
+    clock["boot"] = "second"
+    again = started_at(5)
+    assert ends_at(5 + over - 0.1) == ["", "expired"]
+    assert ends_at(5 + over + 0.1) == ["expired", "expired"]
 
 
 def test_calls_of_strangers_do_not_reach_the_hub(
