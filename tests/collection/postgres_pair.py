@@ -119,6 +119,11 @@ class PostgresPair:
             assert time.monotonic() < end
             time.sleep(0.05)
 
+    @property
+    def processes(self) -> list[subprocess.Popen[bytes]]:
+        """Processes of the servers, the primary first."""
+        return [self._processes[port] for _, port in self.servers]
+
     def start_copy(self, *options: str) -> subprocess.Popen[bytes]:
         """Start copying the primary."""
         data = self.folder / str(len(list(self.folder.iterdir())))
