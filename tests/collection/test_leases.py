@@ -33,9 +33,10 @@ from metricshuffle.collection.keys import KeyFolder
 from metricshuffle.collection.shuffler.lifecycle import Shuffler
 from metricshuffle.collection.shuffler.log_events import LogEvent
 from metricshuffle.collection.shuffler.output_files import do_nothing
+from metricshuffle.collection.shuffler.scheduler import CollectionScheduler
 from metricshuffle.collection.store.guarded_clock import SteadyTime
 from metricshuffle.collection.store.part_store import EdgeStore, HubStore, connect_parts
-from metricshuffle.collection.store.records import StoreError
+from metricshuffle.collection.store.records import LeasesHeld, StoreError
 
 pytestmark = pytest.mark.thorough
 SOON = 30.0
@@ -200,6 +201,23 @@ def test_leases_expire_although_the_hub_is_started_again_and_again(
     again = started_at(5)
     assert ends_at(5 + over - 0.1) == ["", "expired"]
     assert ends_at(5 + over + 0.1) == ["expired", "expired"]
+
+
+def test_a_collection_whose_leases_end_soon_is_driven_every_second(office: LeaseOffice) -> None:
+    """Other failures are tried again less and less often, up to half a minute."""
+    pauses = {}
+    for failure in (LeasesHeld("not yet."), StoreError("no.")):
+
+        def advance(_: str, failure: StoreError = failure) -> None:
+            raise failure
+
+        scheduler = CollectionScheduler(
+            office.store, advance, lambda *_: True, lambda: None, {}, do_nothing
+        )
+        for _ in range(8):
+            scheduler._advance("a collection")
+        pauses[type(failure)] = scheduler._next["a collection"][0] - time.monotonic()
+    assert pauses[LeasesHeld] <= 1 < 25 < pauses[StoreError]
 
 
 def test_calls_of_strangers_do_not_reach_the_hub(
