@@ -1,139 +1,139 @@
-"""Simulation of ten shufflers under a day of reports: `python -m benchmarks.shufflers`.
+"""Simulation of many edges over one database: `python -m benchmarks.edge_simulation`.
 
-Service times are measured. A shuffler has one writer. It takes all waiting reports, opens the
-boxes, commits them durably in one transaction, and answers; meanwhile others wait. So a group of g
-reports takes `commit + g * each` seconds, and a busy shuffler makes larger groups. People choose a
-shuffler at random and arrive independently. Only that queue is simulated, not the network.
+Times are measured by `python -m benchmarks.bench_hosts`. An edge opens one report after the other,
+`each` seconds a report with one core. Its writer then takes all opened reports, stores them in one
+transaction, waits until the standby has it, and answers; meanwhile others wait. A transaction takes
+`stored` seconds a report of one of the database's cores, which all edges share, and then `commit`
+seconds, in which no core is used. People choose an edge at random and arrive independently. The
+network, and reports that are sent again, are not simulated.
 """
 
 from __future__ import annotations
 
 import argparse
-import os
-import sqlite3
-import statistics
-import tempfile
-from contextlib import closing
+import heapq
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 
-from benchmarks.measuring import seconds
+EACH = 1 / 4_000
+STORED = 38e-6
+COMMIT = 0.006
+LARGEST_GROUP = 1_000
+"""Largest number of reports in one transaction."""
+Times = np.ndarray[tuple[int], np.dtype[np.float64]]
 
-# Total seconds per report of ten boxes: `python -m benchmarks service` measured 2,933 to 3,268 per
-# second into SQLite with one writer.
-EACH = 1 / 3_000
-# Largest number of waiting reports in one transaction.
-LARGEST_GROUP = 512
+
+@dataclass(frozen=True)
+class Machines:
+    """Speeds of edges and database."""
+
+    each: float
+    stored: float
+    commit: float
+    cores: int
+    """Cores of the database."""
+    room: int
+    """Largest number of reports that wait at an edge."""
 
 
 @dataclass(frozen=True)
 class Day:
-    """Waiting times of reports in seconds, and the longest queue."""
+    """Waiting times of reports in seconds, and the longest queue of an edge."""
 
-    half: float
-    most: float
-    longest: float
+    waits: Times
     queue: int
     refused: int
 
 
-def simulated(
-    arrivals: np.ndarray[tuple[int], np.dtype[np.float64]], each: float, commit: float, room: int
-) -> Day:
-    """Simulate one shuffler: arrivals in order, answers by group commit.
+def opened_times(arrivals: Times, machines: Machines) -> tuple[Times, Times, int]:
+    """Return arrivals of taken reports, when each is opened, and the longest queue.
 
-    Reports that find a full queue are asked to retry and are counted.
+    Reports that find a full queue are refused.
     """
-    waits: list[np.ndarray[tuple[int], np.dtype[np.float64]]] = []
-    free = 0.0
-    next_one = 0
-    longest = 0
-    refused = 0
-    while next_one < len(arrivals):
-        start = max(free, arrivals[next_one])
-        waiting = int(np.searchsorted(arrivals, start, side="right")) - next_one
-        if waiting > room:
-            refused += waiting - room
-            arrivals = np.delete(arrivals, np.s_[next_one + room : next_one + waiting])
-            waiting = room
-        longest = max(longest, waiting)
-        group = min(waiting, LARGEST_GROUP)
-        free = start + commit + group * each
-        waits.append(free - arrivals[next_one : next_one + group])
-        next_one += group
-    together = np.concatenate(waits)
-    half, most = np.quantile(together, [0.5, 0.99])
-    return Day(float(half), float(most), float(together.max()), longest, refused)
+    each = machines.each
+    order = np.arange(1, len(arrivals) + 1)
+    ends = order * each + np.maximum.accumulate(arrivals - (order - 1) * each)
+    waiting = order - np.searchsorted(ends, arrivals, side="right")
+    if waiting.max(initial=0) <= machines.room:
+        return arrivals, ends, int(waiting.max(initial=0))
+    taken, end, kept = [], 0.0, []
+    for arrival in arrivals:
+        if end - arrival <= machines.room * each:
+            end = max(end, arrival) + each
+            taken.append(arrival)
+            kept.append(end)
+    return np.array(taken), np.array(kept), machines.room
 
 
-def durable_commit() -> float:
-    """Median seconds of a small durable SQLite transaction."""
-    with (
-        tempfile.TemporaryDirectory() as folder,
-        closing(sqlite3.connect(Path(folder) / "store", isolation_level=None)) as store,
-    ):
-        for line in ("journal_mode = wal", "synchronous = full"):
-            store.execute(f"PRAGMA {line}")
-        store.execute("CREATE TABLE reports (tag BLOB PRIMARY KEY, body BLOB) WITHOUT ROWID")
-
-        def commit() -> None:
-            store.execute("BEGIN IMMEDIATE")
-            store.execute("INSERT INTO reports VALUES (?, ?)", (os.urandom(16), os.urandom(634)))
-            store.execute("COMMIT")
-
-        return statistics.median(seconds(commit, repeats=1, warm=False) for _ in range(100))
+def simulated(arrivals: list[Times], machines: Machines) -> Day:
+    """Simulate edges, each with its arrivals in order."""
+    edges = [opened_times(times, machines) for times in arrivals]
+    position = [0] * len(edges)
+    free = [0.0] * machines.cores
+    # The edges whose writer begins a transaction next, by the time.
+    writers = [(float(ends[0]), edge) for edge, (_, ends, _) in enumerate(edges) if len(ends)]
+    heapq.heapify(writers)
+    waits: list[Times] = []
+    queue = max(longest for _, _, longest in edges)
+    while writers:
+        begun, edge = heapq.heappop(writers)
+        taken, ends, _ = edges[edge]
+        first = position[edge]
+        ready = int(np.searchsorted(ends, begun, side="right"))
+        last = min(ready, first + LARGEST_GROUP)
+        queue = max(queue, ready - first)
+        stored = max(begun, heapq.heappop(free)) + (last - first) * machines.stored
+        heapq.heappush(free, stored)
+        answered = stored + machines.commit
+        waits.append(answered - taken[first:last])
+        position[edge] = last
+        if last < len(ends):
+            heapq.heappush(writers, (max(answered, float(ends[last])), edge))
+    refused = sum(map(len, arrivals)) - sum(len(taken) for taken, _, _ in edges)
+    return Day(np.concatenate(waits), queue, refused)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--shufflers", type=int, default=10)
+    parser.add_argument("--edges", type=int, default=10)
     parser.add_argument("--seconds", type=float, default=60.0)
     parser.add_argument("--each", type=float, default=EACH)
-    parser.add_argument(
-        "--commit", type=float, help="seconds of a durable commit (measured here if left out)"
-    )
+    parser.add_argument("--stored", type=float, default=STORED)
+    parser.add_argument("--commit", type=float, default=COMMIT)
+    parser.add_argument("--cores", type=int, default=2, help="of the database")
     parser.add_argument("--room", type=int, default=20_000)
     asked = parser.parse_args()
     rng = np.random.default_rng(1)
-    commit = durable_commit() if asked.commit is None else asked.commit
+    machines = Machines(asked.each, asked.stored, asked.commit, asked.cores, asked.room)
     capacity = 1 / asked.each
     print(
-        f"one shuffler: at most {capacity:,.0f} reports/s; {asked.shufflers} of them: "
-        f"{asked.shufflers * capacity:,.0f}"
+        f"one edge: at most {capacity:,.0f} reports/s; {asked.edges}: {asked.edges * capacity:,.0f}"
     )
-    print(f"a durable commit: {commit * 1e3:.1f} ms")
+    print(f"the database: at most {asked.cores / asked.stored:,.0f} reports/s")
     print(
         "| load | reports/s, all | half wait | 99 % wait less than | longest wait | "
-        "longest queue | turned away |"
+        "longest queue of an edge | turned away | load of the database |"
     )
-    print("|---|---|---|---|---|---|---|")
-    cases = [(f"{load:.0%}", load, asked.shufflers) for load in (0.3, 0.5, 0.7, 0.85, 0.95)]
+    print("|---|---|---|---|---|---|---|---|")
+    cases = [(f"{load:.0%}", load, asked.edges) for load in (0.3, 0.5, 0.7, 0.85, 0.95)]
     cases += [
-        ("70%, one of them down", 0.7, asked.shufflers - 1),
-        ("95%, one of them down", 0.95, asked.shufflers - 1),
+        ("70 %, one edge down", 0.7, asked.edges - 1),
+        ("95 %, one edge down", 0.95, asked.edges - 1),
     ]
     for name, load, running in cases:
-        rate = load * capacity * asked.shufflers
-        days = []
-        for _ in range(running):
-            count = rng.poisson(rate / running * asked.seconds)
-            days.append(
-                simulated(
-                    np.sort(rng.uniform(0, asked.seconds, count)), asked.each, commit, asked.room
-                )
-            )
-        half = np.mean([day.half for day in days])
-        most = max(day.most for day in days)
-        longest = max(day.longest for day in days)
-        queue = max(day.queue for day in days)
-        away = sum(day.refused for day in days)
+        rate = load * capacity * asked.edges
+        arrivals = [
+            np.sort(rng.uniform(0, asked.seconds, rng.poisson(rate / running * asked.seconds)))
+            for _ in range(running)
+        ]
+        day = simulated(arrivals, machines)
+        half, most = np.quantile(day.waits, [0.5, 0.99])
         told = (
-            f"{half * 1e3:,.0f} ms | {most * 1e3:,.0f} ms | {longest * 1e3:,.0f} ms | "
-            f"{queue:,} | {away:,}"
+            f"{half * 1e3:,.0f} ms | {most * 1e3:,.0f} ms | {day.waits.max() * 1e3:,.0f} ms | "
+            f"{day.queue:,} | {day.refused:,} | {rate * asked.stored / asked.cores:.0%}"
         )
-        print(f"| {name} | {rate:,.0f} | {told} |")
+        print(f"| {name.replace('%', ' %').replace('  ', ' ')} | {rate:,.0f} | {told} |")
 
 
 if __name__ == "__main__":
