@@ -181,8 +181,9 @@ def print_edges(cluster: Cluster, groups: int, repeats: int) -> None:
 
 
 def processor_seconds(processes: list[Any]) -> float:
+    """Return the processor time of processes so far."""
     times = [process.cpu_times() for process in processes]
-    return sum(time.user + time.system for time in times)
+    return float(sum(time.user + time.system for time in times))
 
 
 def print_whole_edge(pair: PostgresPair, folder: Path, count: int) -> None:

@@ -15,13 +15,14 @@ import heapq
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 EACH = 1 / 4_000
 STORED = 38e-6
 COMMIT = 0.006
 LARGEST_GROUP = 1_000
 """Largest number of reports in one transaction."""
-Times = np.ndarray[tuple[int], np.dtype[np.float64]]
+Times = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -52,8 +53,8 @@ def opened_times(arrivals: Times, machines: Machines) -> tuple[Times, Times, int
     Reports that find a full queue are refused.
     """
     each = machines.each
-    order = np.arange(1, len(arrivals) + 1)
-    ends = order * each + np.maximum.accumulate(arrivals - (order - 1) * each)
+    order = np.arange(1, len(arrivals) + 1, dtype=np.float64)
+    ends: Times = order * each + np.maximum.accumulate(arrivals - (order - 1) * each)
     waiting = order - np.searchsorted(ends, arrivals, side="right")
     if waiting.max(initial=0) <= machines.room:
         return arrivals, ends, int(waiting.max(initial=0))
