@@ -244,6 +244,8 @@ def postgres_pair() -> Iterator[PostgresPair]:
     finally:
         pair.stop()
         shutil.rmtree(folder, ignore_errors=True)
+        for log in folder.parent.glob(f"{folder.name}-*.log"):
+            log.unlink()
 
 
 def new_database(pair: PostgresPair, names: Sequence[str] = ()) -> None:
