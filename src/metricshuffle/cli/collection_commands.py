@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 import typer
 
 from metricshuffle.cli.collection_options import (
+    Addresses,
     AdmissionWord,
     AnalystPublic,
     AskedBy,
@@ -22,6 +23,7 @@ from metricshuffle.cli.collection_options import (
     IssuerFile,
     KeyFolders,
     Opens,
+    OwnServers,
     Retention,
     Round,
     RunBy,
@@ -89,6 +91,7 @@ def open_collection(
     asked_by: AskedBy = "",
     run_by: RunBy = None,
     same_person: SamePerson = False,
+    address: Addresses = None,
     keys: KeyFolders = None,
     token_file: TokenFiles = None,
     as_json: Json = False,
@@ -150,8 +153,12 @@ def open_collection(
     names = list(run_by or [""] * len(servers))
     if len(names) != len(servers):
         raise InputError(f"--run-by must be given once for each --server, {len(servers)} times.")
+    addresses = [validate_address(url, "--address") for url in address or ()]
+    if len(addresses) not in (0, len(servers)):
+        raise InputError(f"--address must be given once for each --server, {len(servers)} times.")
     files = _files(plan_file, output, tickets_file, split)
-    _show_opened(_opened(opening, make_operators(servers, keys, token_file), names, files), as_json)
+    operators = make_operators(servers, keys, token_file, addresses)
+    _show_opened(_opened(opening, operators, names, files), as_json)
 
 
 def _files(
@@ -333,12 +340,13 @@ def _show_opened(opened: Sequence[dict[str, Any]], as_json: bool) -> None:
 
 def status(
     collection_file: CollectionFile,
+    server: OwnServers = None,
     keys: KeyFolders = None,
     token_file: TokenFiles = None,
     as_json: Json = False,
 ) -> None:
     """Operator: show the state of a collection and its number of reports."""
-    loaded, operators = _load_with_operators(collection_file, keys, token_file)
+    loaded, operators = _load_with_operators(collection_file, server, keys, token_file)
     _show([operator.status(loaded.digest) for operator in operators], loaded, as_json)
 
 
@@ -347,6 +355,7 @@ def abort(
     reason: Annotated[
         str, typer.Option("--reason", metavar="TEXT", help="Reason for aborting, which is public.")
     ] = "no reason given",
+    server: OwnServers = None,
     keys: KeyFolders = None,
     token_file: TokenFiles = None,
     as_json: Json = False,
@@ -355,34 +364,37 @@ def abort(
 
     The round counts as used, because people have reported.
     """
-    loaded, operators = _load_with_operators(collection_file, keys, token_file)
+    loaded, operators = _load_with_operators(collection_file, server, keys, token_file)
     _show([operator.abort(loaded.digest, reason) for operator in operators], loaded, as_json)
 
 
 def purge(
     collection_file: CollectionFile,
+    server: OwnServers = None,
     keys: KeyFolders = None,
     token_file: TokenFiles = None,
     as_json: Json = False,
 ) -> None:
     """Operator: destroy the released messages once the analyst has them."""
-    loaded, operators = _load_with_operators(collection_file, keys, token_file)
+    loaded, operators = _load_with_operators(collection_file, server, keys, token_file)
     _show([operator.purge(loaded.digest) for operator in operators], loaded, as_json)
 
 
 def _load_with_operators(
-    file: Path, keys: KeyFolders, token_file: TokenFiles
+    file: Path, server: OwnServers, keys: KeyFolders, token_file: TokenFiles
 ) -> tuple[Collection, list[Operator]]:
     """Load the collection, and the operators of the shufflers for which there is a token.
 
     Tokens belong to the first shufflers of the chain, in order.
     """
+    from metricshuffle.collection.shuffler.server import validate_address
     from metricshuffle.collection.terms import Collection
 
     loaded = Collection.load(file)
-    hops = [hop.url for hop in loaded.terms.hops]
     token_count = len(keys or ()) or len(token_file or ()) or 1
-    return loaded, make_operators(hops[:token_count], keys, token_file)
+    servers = [validate_address(url, "--server") for url in server or ()]
+    hops = [hop.url for hop in loaded.terms.hops[:token_count]]
+    return loaded, make_operators(servers or hops, keys, token_file)
 
 
 def _show(statuses: Sequence[dict[str, Any]], loaded: Collection, as_json: bool) -> None:

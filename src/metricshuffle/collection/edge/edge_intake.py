@@ -38,6 +38,7 @@ MAX_COLLECTIONS = 64
 """Maximum number of collections whose keys an edge has at once."""
 ANSWER_SECONDS = 15.0
 """Time limit for a transaction, which would wait for ever for a missing standby."""
+NO_KEYS = "the keys of this collection are not here now."
 
 
 class EdgeIntake(Intake):
@@ -62,37 +63,53 @@ class EdgeIntake(Intake):
         self._answered = float("-inf")
         """Time of the last answer of the hub, if no call has failed since."""
         self._hub_asked: float | None = None
+        self._refused: dict[str, float] = {}
+        """Time at which a lease was last asked for and not given, by digest."""
         self._has_too_many = False
         self._hub_failed = False
 
     # Leases
 
-    async def opener(self, digest: str) -> ReportOpener | None:
-        """Lease the keys of a collection; None if the hub says that it is unknown or closed."""
+    async def _look_up(self, digest: str) -> ReportOpener | None:
+        """Lease the keys of a collection of this database; None if it takes no reports here.
+
+        The hub is asked about collections that exist, and once a second, so that calls of strangers
+        cannot delay the renewal of leases, which waits for the same lock.
+        """
+        row = await asyncio.to_thread(self.store.row, digest)
+        if row is None or Collection(row.served).hop_index_of(row.key) != 0:
+            return None
+        if time.monotonic() - self._refused.get(digest, float("-inf")) < DECISION_SECONDS:
+            raise OpenerGone(NO_KEYS)
         async with self._changing:
-            if digest in self._openers:
-                return self._openers[digest]
-            if self._draining:
-                raise StoreError("this edge is being stopped.")
-            if len(self._leases) >= MAX_COLLECTIONS:
-                raise self._too_many()
-            boot, wall = boot_and_wall()
-            try:
-                answer = await self._ask("/v1/leases", {"digest": digest})
-            except LeaseDenied as denied:
-                if denied.reason == "closed":
-                    self._closed.add(digest)
-                return None
-            lease = _held_lease(digest, answer, boot, wall)
-            collection = Collection.read(str(answer["served"]).encode(), digest)
-            self._leases[digest] = lease
-            if not await self._openers_of_reports.add(lease):
-                await self._drop(lease)
-                await self._give_back(lease)
-                raise OpenerGone("the keys of this collection are not here now.")
-            opener = ReportOpener.without_keys(collection)
-            self._openers[digest] = opener
-            return opener
+            if digest not in self._openers and digest not in self._closed:
+                await self._lease(digest)
+        return self._openers.get(digest)
+
+    async def _lease(self, digest: str) -> None:
+        """Lease the keys of a collection, or note that the hub says that it is closed."""
+        if self._draining:
+            raise StoreError("this edge is being stopped.")
+        if len(self._leases) >= MAX_COLLECTIONS:
+            raise self._too_many()
+        boot, wall = boot_and_wall()
+        self._refused[digest] = time.monotonic()
+        try:
+            answer = await self._ask("/v1/leases", {"digest": digest})
+        except LeaseDenied as denied:
+            if denied.reason != "closed":
+                raise OpenerGone(NO_KEYS) from None
+            self._closed.add(digest)
+            return
+        lease = _held_lease(digest, answer, boot, wall)
+        collection = Collection.read(str(answer["served"]).encode(), digest)
+        self._leases[digest] = lease
+        if not await self._openers_of_reports.add(lease):
+            await self._drop(lease)
+            await self._give_back(lease)
+            raise OpenerGone(NO_KEYS)
+        self._refused.pop(digest)
+        self._openers[digest] = ReportOpener.without_keys(collection)
 
     def _too_many(self) -> StoreError:
         """Return the error for a collection above the maximum number; it is logged once."""
@@ -145,6 +162,7 @@ class EdgeIntake(Intake):
 
     async def _look_after_all(self) -> None:
         async with self._changing:
+            await self._drop_over()
             for lease in list(self._leases.values()):
                 await self._look_after(lease)
             if not self._openers_of_reports.is_whole:
@@ -160,7 +178,10 @@ class EdgeIntake(Intake):
         with contextlib.suppress(StoreError, LeaseDenied):
             answer = await self._ask("/v1/open", {})
             for digest in map(str, answer["open"]):
-                await self.opener(digest)
+                with contextlib.suppress(StoreError):  # the others are leased nevertheless
+                    await self.opener(digest)
+                if time.monotonic() - now > CALL_SECONDS:
+                    return  # leases have to be renewed
 
     def hub_trouble(self) -> str:
         """Return why reports cannot be opened now, as a public sentence; empty if they can.
@@ -179,14 +200,20 @@ class EdgeIntake(Intake):
     def checks(self) -> dict[str, Check]:
         return {**super().checks, "hub": self.hub_trouble}
 
-    async def _look_after(self, lease: HeldLease) -> None:
-        """Renew a lease when that is due; drop it when it is over."""
+    async def _drop_over(self) -> None:
+        """Drop all leases that are over, with one restart of the processes that have the keys."""
         boot, wall = boot_and_wall()
-        if not lease.is_usable(boot, wall):
-            text = f"Lease {lease.lease.hex()[:8]} is over; the hub has not renewed it."
-            self._log(LogEvent(text, "lease", lease=lease.lease.hex()[:8], phase="over"))
-            await self._drop(lease)
-            return
+        over = [lease for lease in self._leases.values() if not lease.is_usable(boot, wall)]
+        for lease in over:
+            name = lease.lease.hex()[:8]
+            text = f"Lease {name} is over; the hub has not renewed it."
+            self._log(LogEvent(text, "lease", lease=name, phase="over"))
+        if over:
+            await self._drop(*over)
+
+    async def _look_after(self, lease: HeldLease) -> None:
+        """Renew a lease when that is due."""
+        boot, wall = boot_and_wall()
         if not self._openers_of_reports.has_keys(lease):
             await self._openers_of_reports.add(lease)
         needs_answer = wall >= lease.until or self._room.get(lease.lease, 0) < ROOM_BLOCK // 2
@@ -208,17 +235,17 @@ class EdgeIntake(Intake):
         self._room[lease.lease] = int(answer["room"])
         await self._openers_of_reports.prolong(renewed)
 
-    async def _drop(self, lease: HeldLease) -> None:
-        """Forget a lease, and end all processes that have its keys."""
-        self._openers.pop(lease.digest, None)
-        self._leases.pop(lease.digest, None)
+    async def _drop(self, *dropped: HeldLease) -> None:
+        """Forget leases, and end all processes that have their keys."""
+        for lease in dropped:
+            self._openers.pop(lease.digest, None)
+            self._leases.pop(lease.digest, None)
+            self._room.pop(lease.lease, None)
         self._has_too_many = False
-        self._room.pop(lease.lease, None)
         await self._start_again()
 
     async def _start_again(self) -> None:
-        with contextlib.suppress(OpenerGone):
-            await self._openers_of_reports.start(list(self._leases.values()))
+        await self._openers_of_reports.start(list(self._leases.values()))
 
     async def _give_back(self, lease: HeldLease) -> None:
         """Tell the hub that no process here has the keys any more."""
@@ -242,7 +269,7 @@ class EdgeIntake(Intake):
     async def _entry(self, opener: ReportOpener, report: bytes) -> Entry:
         lease = self._leases.get(opener.digest)
         if lease is None:
-            raise OpenerGone("the keys of this collection are not here now.")
+            raise OpenerGone(NO_KEYS)
         content = await self._openers_of_reports.opened(lease.lease, report)
         EdgeStore.at("opened")
         tag = content[:TAG_BYTES]

@@ -8,6 +8,7 @@ kind (1), content.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import struct
@@ -127,11 +128,12 @@ def main(url: str, identity: str, authority: str) -> None:
     with locked_memory():
         opener = Opener(HubLink(url, LeaseIdentity(Path(identity), Path(authority))))
         threading.Thread(target=opener.watch, daemon=True).start()
-        while (frame := read_frame(sys.stdin.buffer)) is not None:
-            number, kind, content = frame
-            status, answer = opener.answer(kind, content)
-            sys.stdout.buffer.write(HEAD.pack(len(answer), number, status) + answer)
-            sys.stdout.buffer.flush()
+        with contextlib.suppress(BrokenPipeError):  # the edge was killed
+            while (frame := read_frame(sys.stdin.buffer)) is not None:
+                number, kind, content = frame
+                status, answer = opener.answer(kind, content)
+                sys.stdout.buffer.write(HEAD.pack(len(answer), number, status) + answer)
+                sys.stdout.buffer.flush()
     os._exit(0)
 
 

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from metricshuffle.collection.hub.lease_list import Lease, LeaseEnd, LeaseList
 from metricshuffle.collection.keys import LEASE_BYTES, LeaseKeys
 from metricshuffle.collection.shuffler.lifecycle import Shuffler
-from metricshuffle.collection.shuffler.log_events import LogEvent
+from metricshuffle.collection.shuffler.log_events import LogEvent, failure_text
 from metricshuffle.collection.shuffler.output_files import do_nothing
 from metricshuffle.collection.store.guarded_clock import steady_clock
 from metricshuffle.collection.store.part_store import HubStore
@@ -71,9 +71,14 @@ class LeaseOffice:
     """Called at every named point, where tests end the process."""
     _renewed: dict[bytes, float] = field(default_factory=dict)
     """Time of the steady clock when each lease was granted or renewed."""
+    _silent: dict[bytes, float] = field(init=False)
+    """Time since when a lease was not renewed, of leases that another process granted."""
     _first: dict[str, bool] = field(default_factory=dict)
     """Whether people send reports of a collection to this shuffler, by digest."""
-    _started: float = field(default_factory=lambda: steady_clock().seconds)
+
+    def __post_init__(self) -> None:
+        leases = self.shuffler.leases
+        self._silent = {} if leases is None else leases.start_silence(steady_clock())
 
     @property
     def leases(self) -> LeaseList:
@@ -168,6 +173,9 @@ class LeaseOffice:
         part = self.store.add_room(line.digest, lease)
         if part is None or part.ended:
             raise LeaseDenied("unknown")
+        if lease in self._silent:
+            self.leases.end_silence(lease)
+            self._silent.pop(lease, None)
         self._renewed[lease] = asked
         self.at("renewed")
         row = self.store.row(line.digest)
@@ -197,11 +205,14 @@ class LeaseOffice:
         return line
 
     def _is_over(self, lease: bytes) -> bool:
-        passed = steady_clock().seconds - self._renewed.get(lease, self._started)
-        return not passed <= EXPIRY * self.seconds
+        now = steady_clock().seconds
+        since = self._renewed.get(lease)
+        if since is None:
+            since = self._silent.setdefault(lease, now)
+        return not now - since <= EXPIRY * self.seconds
 
     def expire(self) -> None:
-        """End all leases whose time has passed; when the hub starts, their time starts anew."""
+        """End all leases whose time has passed."""
         for line in self.leases.living():
             if self._is_over(line.id):
                 self._end(line, "expired")
@@ -232,6 +243,9 @@ class LeaseOffice:
                 if str(error) != trouble:
                     self.log(f"Leases cannot be ended: {error}")
                 trouble = str(error)
+            except Exception as error:  # otherwise no lease would end, and no key be destroyed
+                text = f"Leases cannot be ended; please report this bug: {failure_text(error)}"
+                self.log(LogEvent(text, "bug"))
 
 
 def boot_and_wall() -> tuple[float, float]:

@@ -71,6 +71,8 @@ class Operator:
 
     url: str
     token: str
+    address: str = ""
+    """Address at which people reach the shuffler, if it is not `url`."""
 
     def __repr__(self) -> str:
         return f"Operator({self.url!r})"
@@ -83,7 +85,7 @@ class Operator:
                 key=answer["key"],
                 release=answer["release"],
                 name=name,
-                url=self.url,
+                url=self.address or self.url,
                 witness=answer.get("witness"),
             )
         except (KeyError, InputError):

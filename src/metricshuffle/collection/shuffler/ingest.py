@@ -173,11 +173,12 @@ class Intake:
         """
         task = self._lookups.get(digest)
         if task is None:
-            task = self._lookups[digest] = asyncio.ensure_future(
-                asyncio.to_thread(self._find_opener, digest)
-            )
+            task = self._lookups[digest] = asyncio.ensure_future(self._look_up(digest))
             task.add_done_callback(lambda _: self._lookups.pop(digest, None))
         return await asyncio.shield(task)
+
+    async def _look_up(self, digest: str) -> ReportOpener | None:
+        return await asyncio.to_thread(self._find_opener, digest)
 
     def _find_opener(self, digest: str) -> ReportOpener | None:
         row = self.store.row(digest)

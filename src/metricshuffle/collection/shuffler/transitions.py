@@ -62,7 +62,7 @@ from metricshuffle.collection.shuffler.upstream import (
     UpstreamReceipt,
     UpstreamRejected,
 )
-from metricshuffle.collection.store.records import CollectionRow, State, StoreError
+from metricshuffle.collection.store.records import CollectionRow, LeasesHeld, State, StoreError
 from metricshuffle.collection.store.sql_store import Store
 from metricshuffle.collection.terms import Collection, instant, parse_time
 from metricshuffle.collection.witness import NotCountersigned, WitnessLink
@@ -505,13 +505,13 @@ class Steps:
 
     def _erase(self, row: CollectionRow) -> None:
         """Delete all originals and keys, once every lease of the keys has ended."""
-        self.store.confirm(row.digest, row.state)
         if self.leases is not None and (count := len(self.leases.living(row.digest))):
-            raise StoreError(
+            raise LeasesHeld(
                 f"{count:,} lease{'s' * (count != 1)} of the keys of collection "
                 f"{row.digest[:16]} {'have' if count != 1 else 'has'} not ended; they are "
                 "destroyed after that."
             )
+        self.store.confirm(row.digest, row.state)
         self.at("forgetting")
         self.store.forget_deleted()
         self.at("forgotten")

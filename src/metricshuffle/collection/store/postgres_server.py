@@ -70,6 +70,11 @@ NO_STANDBY = (
     "synchronous_standby_names of this PostgreSQL server is empty: what it acknowledges is lost "
     "with its disk. Name a synchronous standby, or accept the loss with serve --accept-loss."
 )
+ANY_STANDBY = (
+    "synchronous_standby_names of this PostgreSQL server contains *, so that a backup program that "
+    "copies the server counts as its standby: what is acknowledged meanwhile is lost with its "
+    "disk. Name the standbys (their cluster_name), or accept the loss with serve --accept-loss."
+)
 CONNECTION_DEFAULTS = {
     "connect_timeout": "10",
     "keepalives_idle": "30",
@@ -500,9 +505,7 @@ class PostgresServer:
         with self._database_errors(), self._connections.borrow() as db:
             yield PostgresTransaction(db)
             if self._role in ("edge", "hub"):
-                sql = "SELECT current_setting('synchronous_standby_names')"
-                if db.execute(sql).fetchone() == ("",):
-                    raise StoreError(NO_STANDBY)
+                self._check_standby_names(db)
             warnings: list[object] = []
             db.add_notice_handler(warnings.append)
             try:
@@ -513,6 +516,16 @@ class PostgresServer:
                 raise StoreError(
                     "the database did not wait until a standby had it; nothing is acknowledged."
                 )
+
+    @staticmethod
+    def _check_standby_names(db: psycopg.Connection) -> None:
+        """Raise unless commits wait for a standby that is named."""
+        row = db.execute("SELECT current_setting('synchronous_standby_names')").fetchone()
+        names = "" if row is None else str(row[0])
+        if not names:
+            raise StoreError(NO_STANDBY)
+        if "*" in names:
+            raise StoreError(ANY_STANDBY)
 
     @contextmanager
     def reading(self) -> Iterator[PostgresTransaction]:

@@ -29,6 +29,10 @@ class PartsHeld(StoreError):
     """A part cannot be closed, because a transaction of an edge does not end."""
 
 
+class LeasesHeld(StoreError):
+    """Leases of the keys of a collection have not ended; they end within seconds or a minute."""
+
+
 class ClockJumped(StoreError):
     """The clock is ahead of the expected time; nothing is decided by it."""
 
