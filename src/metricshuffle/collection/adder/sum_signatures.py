@@ -146,7 +146,7 @@ class SumStatement:
     def signed(
         cls, digest: str, place: int, names: Sequence[bytes], key: SigningKey
     ) -> SumStatement:
-        hashed = hashlib.sha256(b"".join(names)).hexdigest()
+        hashed = names_hash(names)
         signature = key.signed(cls.message(digest, hashed, len(names)))
         return cls(place, hashed, len(names), signature)
 
@@ -172,6 +172,11 @@ class SumStatement:
             )
         ):
             raise InvalidList("a statement is not signed by an adder of this sum.")
+
+
+def names_hash(names: Sequence[bytes]) -> str:
+    """SHA-256 of sorted names, in hexadecimal digits."""
+    return hashlib.sha256(b"".join(names)).hexdigest()
 
 
 def split_names(data: bytes) -> list[bytes]:
