@@ -436,6 +436,15 @@ class Collection(PinnedDocument):
         """Address for reports."""
         return f"{self.terms.hops[0].url}/v1/collections/{self.digest}"
 
+    @property
+    def posts_to(self) -> tuple[str, ...]:
+        """Servers to which a report is posted: the first hop."""
+        return (self.terms.hops[0].url,)
+
+    def posts(self, report: bytes) -> list[tuple[str, str, bytes]]:
+        """Server, address and content of every post of a report: one, to the first hop."""
+        return [(self.terms.hops[0].url, f"{self.url}/reports", report)]
+
     def hop_index_of(self, key: str) -> int | None:
         """Return the index of the hop with that key, from 0; None if there is none."""
         return next((place for place, hop in enumerate(self.terms.hops) if hop.key == key), None)

@@ -202,6 +202,11 @@ class SumCollection(PinnedDocument):
         """Addresses for the parts of a report, in the order of the adders."""
         return tuple(f"{adder.url}/v1/collections/{self.digest}" for adder in self.terms.adders)
 
+    @property
+    def posts_to(self) -> tuple[str, ...]:
+        """Servers to which a report is posted: all adders."""
+        return tuple(adder.url for adder in self.terms.adders)
+
     def posts(self, report: bytes) -> list[tuple[str, str, bytes]]:
         """Server, address and content of every post of a report, which is all of its boxes."""
         bodies = self.shares.bodies(report)
