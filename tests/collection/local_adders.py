@@ -105,10 +105,14 @@ class DirectLink:
 class Adders:
     """Adders of one sum."""
 
-    def __init__(self, folder: Path, count: int, patch: Any, url: str = "") -> None:
+    def __init__(
+        self, folder: Path, count: int, patch: Any, stores: Sequence[str] | None = None
+    ) -> None:
+        """Create adders in a folder, with databases at `stores` or files of their own."""
+        addresses = stores or [""] * count
         self.all = [
-            LocalAdder(folder / f"adder-{place}", f"https://adder-{place}.example")
-            for place in range(count)
+            LocalAdder(folder / f"adder-{place}", f"https://adder-{place}.example", address=address)
+            for place, address in enumerate(addresses)
         ]
         by_url = {adder.url: adder for adder in self.all}
         patch.setattr(
@@ -116,11 +120,13 @@ class Adders:
         )
         self.analyst = AnalystKey.new()
 
-    def opened(self, *, tickets: Sequence[bytes] = (), **terms: Any) -> SumCollection:
+    def opened(
+        self, *, tickets: Sequence[bytes] = (), start: float | None = None, **terms: Any
+    ) -> SumCollection:
         collection = new_sum(
             [adder.party() for adder in self.all],
             self.analyst,
-            start=self.all[0].now - 10,
+            start=self.all[0].now - 10 if start is None else start,
             admission="tickets" if tickets else "open",
             **terms,
         )

@@ -64,6 +64,35 @@ def test_a_round_gives_the_sum(new_adders: NewAdders, servers: int) -> None:
                 assert db.execute(sql).fetchone()[0] == 0
 
 
+@pytest.mark.thorough
+def test_a_round_on_postgresql(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    new_postgres_url: Callable[[], str],
+) -> None:
+    urls = [new_postgres_url() for _ in range(2)]
+    adders = Adders(tmp_path, 2, monkeypatch, urls)
+    tickets = [bytes([number]) * 16 for number in range(3)]
+    collection = adders.opened(tickets=tickets, longer=100)
+    first = sealed_value(collection, 2, ticket=tickets[0])
+    assert adders.send(collection, first) == [Verdict.STORED] * 2
+    assert adders.send(collection, first) == [Verdict.SAME] * 2
+    again = sealed_value(collection, 2, ticket=tickets[0])
+    assert adders.send(collection, again) == [Verdict.SPENT_TICKET] * 2
+    adders.wait(100)
+    assert adders.advance(collection.digest) == ["open"] * 2, "extended"
+    adders.send(collection, sealed_value(collection, 3, ticket=tickets[1]))
+    adders.wait(100)
+    assert adders.advance(collection.digest) == ["released"] * 2
+    assert adders.sum(collection) == [5] * collection.terms.length
+    with (
+        pytest.raises(StoreError, match="signed once"),
+        adders.all[0].store._database.writing() as db,
+    ):
+        db.execute("DELETE FROM adder_statement")
+    adders.close()
+
+
 def delivered(adders: Adders, patterns: tuple[tuple[int, ...], ...], **terms: Any) -> SumCollection:
     """Round in which report i reaches the adders `patterns[i]` only."""
     collection = adders.opened(**terms)

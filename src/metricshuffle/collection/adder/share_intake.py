@@ -8,7 +8,7 @@ from metricshuffle.collection.adder.share_boxes import ShareFormat
 from metricshuffle.collection.adder.sum_store import ShareEntry, SumRow, SumStore
 from metricshuffle.collection.adder.sum_terms import SumCollection
 from metricshuffle.collection.keys import CollectionKeys
-from metricshuffle.collection.shuffler.ingest import Intake, NotOpenYet, Opener
+from metricshuffle.collection.shuffler.ingest import Intake, IntakeOpener, NotOpenYet
 from metricshuffle.collection.store.records import Entry, StoreError
 from metricshuffle.collection.terms import origin_of
 
@@ -68,7 +68,7 @@ class ShareIntake(Intake):
             raise StoreError("this is not the database of an adder.")
         return self.store.sum_row(digest)
 
-    def _find_opener(self, digest: str) -> Opener | None:
+    def _find_opener(self, digest: str) -> IntakeOpener | None:
         row = self._sum_row(digest)
         if row is None:
             return None
@@ -85,7 +85,7 @@ class ShareIntake(Intake):
         row = self._sum_row(digest)
         return row is None or row.state not in TAKING
 
-    def _check_closed(self, opener: Opener) -> None:
+    def _check_closed(self, opener: IntakeOpener) -> None:
         """Raise unless the sum has ended: before, it may still be extended, or is not open yet."""
         row = self._sum_row(opener.digest)
         if row is None or row.state not in TAKING:

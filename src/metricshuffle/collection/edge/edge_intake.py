@@ -18,7 +18,7 @@ from metricshuffle.collection.hub.lease_office import LeaseDenied, boot_and_wall
 from metricshuffle.collection.hub.lease_server import CALL_SECONDS, HubLink, HubUnreachable
 from metricshuffle.collection.keys import LEASE_BYTES, TAG_BYTES
 from metricshuffle.collection.recipes import JsonObject
-from metricshuffle.collection.shuffler.ingest import Intake, Opener, ReportOpener
+from metricshuffle.collection.shuffler.ingest import Intake, IntakeOpener, ReportOpener
 from metricshuffle.collection.shuffler.log_events import LogEvent, failure_text
 from metricshuffle.collection.shuffler.readiness import DRAINING, Check
 from metricshuffle.collection.store.part_store import ROOM_BLOCK, EdgeStore
@@ -67,7 +67,7 @@ class EdgeIntake(Intake):
 
     # Leases
 
-    async def opener(self, digest: str) -> Opener | None:
+    async def opener(self, digest: str) -> IntakeOpener | None:
         """Lease the keys of a collection; None if the hub says that it is unknown or closed."""
         async with self._changing:
             if digest in self._openers:
@@ -239,7 +239,7 @@ class EdgeIntake(Intake):
 
     # Reports
 
-    async def _entry(self, opener: Opener, report: bytes) -> Entry:
+    async def _entry(self, opener: IntakeOpener, report: bytes) -> Entry:
         lease = self._leases.get(opener.digest)
         if lease is None:
             raise OpenerGone("the keys of this collection are not here now.")
@@ -249,7 +249,7 @@ class EdgeIntake(Intake):
         ticket = content[TAG_BYTES : TAG_BYTES + LEASE_BYTES] if lease.sealing.ticket else b""
         return Entry(tag, ticket, content[TAG_BYTES + LEASE_BYTES :], lease.lease)
 
-    async def put(self, opener: Opener, report: bytes) -> Verdict:
+    async def put(self, opener: IntakeOpener, report: bytes) -> Verdict:
         try:
             async with asyncio.timeout(ANSWER_SECONDS):
                 verdict = await super().put(opener, report)

@@ -59,7 +59,7 @@ class NotOpenYet(MetricShuffleError):
     """The collection does not accept reports yet."""
 
 
-class Opener(Protocol):
+class IntakeOpener(Protocol):
     """Opens reports of one collection or sum."""
 
     @property
@@ -158,9 +158,9 @@ class Intake:
         self._folders = {*([keys.path] if keys is not None else []), *folders}
         self._least_free = least_free
         self._log = log
-        self._openers: dict[str, Opener] = {}
+        self._openers: dict[str, IntakeOpener] = {}
         self._closed: set[str] = set()
-        self._lookups: dict[str, asyncio.Future[Opener | None]] = {}
+        self._lookups: dict[str, asyncio.Future[IntakeOpener | None]] = {}
         self._checked_at = float("-inf")
         self._full = False
         self._has_trouble = False
@@ -174,7 +174,7 @@ class Intake:
 
     # Event loop
 
-    def known(self, digest: str) -> Opener | None:
+    def known(self, digest: str) -> IntakeOpener | None:
         """Return the opener of a collection to which reports were sent before."""
         return self._openers.get(digest)
 
@@ -182,7 +182,7 @@ class Intake:
         """Return whether the collection is known to be closed, which is final."""
         return digest in self._closed
 
-    async def opener(self, digest: str) -> Opener | None:
+    async def opener(self, digest: str) -> IntakeOpener | None:
         """Look up the opener of a collection; None if it accepts no reports here.
 
         `is_closed` says afterwards whether it is closed. Concurrent calls share one lookup.
@@ -195,7 +195,7 @@ class Intake:
             task.add_done_callback(lambda _: self._lookups.pop(digest, None))
         return await asyncio.shield(task)
 
-    def _find_opener(self, digest: str) -> Opener | None:
+    def _find_opener(self, digest: str) -> IntakeOpener | None:
         row = self.store.row(digest)
         if row is None or Collection(row.served).hop_index_of(row.key) != 0:
             return None
@@ -212,7 +212,7 @@ class Intake:
         """Return whether another report would be refused, because too many wait."""
         return self._queue.full() or self._bytes >= QUEUE_LIMIT_BYTES
 
-    async def put(self, opener: Opener, report: bytes) -> Verdict:
+    async def put(self, opener: IntakeOpener, report: bytes) -> Verdict:
         """Open a report and store it; the verdict is durable.
 
         Raises: NotOpened; Busy, NotOpenYet or StoreError if it cannot be stored now.
@@ -235,11 +235,11 @@ class Intake:
             await asyncio.to_thread(self._check_closed, opener)
         return answer
 
-    async def _entry(self, opener: Opener, report: bytes) -> Entry:
+    async def _entry(self, opener: IntakeOpener, report: bytes) -> Entry:
         """Open a report."""
         return opener.entry(report)
 
-    def _check_closed(self, opener: Opener) -> None:
+    def _check_closed(self, opener: IntakeOpener) -> None:
         """Raise if a report was rejected as too early; record whether the collection has ended.
 
         If the collection accepts reports by now, it was not open yet at that time.
