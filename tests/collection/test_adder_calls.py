@@ -34,7 +34,7 @@ class AdderCalls:
     async def ask(self, method: str, path: str, body: bytes = b"", **headers: str) -> Answer:
         return await Service.ask(self, method, path, body, **headers)  # type: ignore[arg-type]
 
-    def call(self, method: str, path: str, body: bytes = b"", **headers: str) -> Answer:
+    def call(self, method: str, path: str, body: bytes = b"", /, **headers: str) -> Answer:
         with ThreadPoolExecutor(1) as thread:  # a browser of another test may have a loop here
             return thread.submit(asyncio.run, self.ask(method, path, body, **headers)).result()
 

@@ -530,7 +530,7 @@ def test_an_end_at_any_point_changes_nothing(new_adders: NewAdders, point: str) 
         adders.report(collection, value)
     adders.wait(100)
     killed = adders.all[0]
-    reached = []
+    reached: list[str] = []
 
     def at(name: str) -> None:
         if name == point and not reached:

@@ -389,9 +389,10 @@ def _show(statuses: Sequence[dict[str, Any]], loaded: AnyCollection, as_json: bo
         print(json.dumps(first | ({"hops": list(statuses)} if len(statuses) > 1 else {})))
         return
     say(screen(), *wording_lines(task.title, task.question))
-    for status, hop in zip(statuses, loaded.terms.hops, strict=False):
+    urls = [hop.url for hop in loaded.terms.hops]
+    for status, url in zip(statuses, urls, strict=False):
         lines = [
-            f"{loaded.digest[:16]} at {hop.url}: "
+            f"{loaded.digest[:16]} at {url}: "
             f"{status['state']}{': ' + status['reason'] if status['reason'] else ''}"
         ]
         if status["state"] == "open":
