@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import os
 import shutil
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
@@ -21,7 +22,7 @@ from metricshuffle.collection.adder.sum_store import ShareEntry, SumStore
 from metricshuffle.collection.adder.sum_terms import SumCollection
 from metricshuffle.collection.store.factory import open_database
 from metricshuffle.collection.store.records import DuplicateCollection, StoreError, Verdict
-from metricshuffle.errors import InputError
+from metricshuffle.errors import InputError, PlanError
 
 NewAdders = Callable[..., Adders]
 
@@ -192,6 +193,26 @@ def test_a_sum_takes_no_more_than_its_maximum_and_only_while_it_is_open(
     assert adders.send(collection, late)[:1] == [Verdict.CLOSED]
 
 
+def test_keys_serve_one_sum_and_unused_ones_are_destroyed(new_adders: NewAdders) -> None:
+    adders = new_adders(2)
+    parties = [adder.party() for adder in adders.all]
+    first, second = (
+        new_sum(parties, start=START - 10, round=round, longer=round) for round in (1, 2)
+    )
+    adder = adders.all[0]
+    assert adder.service.open(first.served)
+    with pytest.raises(PlanError, match="belong to another sum"):
+        adder.service.open(second.served)
+    unused = adder.service.new_party().key
+    adder.service.sweep()
+    assert adder.keys.has(unused), "it may still be opened"
+    for key in (unused, parties[0].key):
+        os.utime(adder.keys.path / f"{key}.key", (1, 1))
+    adder.service.sweep()
+    assert not adder.keys.has(unused)
+    assert adder.keys.has(parties[0].key)
+
+
 def test_one_sum_a_round(new_adders: NewAdders) -> None:
     adders = new_adders(2)
     collection = adders.opened()
@@ -282,6 +303,8 @@ def test_a_clock_that_jumped_closes_nothing(tmp_path: Path) -> None:
     assert service.advance(collection.digest) == "open"
     with pytest.raises(StoreError, match="clock is"):
         store.put(collection.digest, [ShareEntry(b"n" * 32, b"", b"", box=b"b")])
+    assert "confirmed the clock" in service.confirm_clock()
+    assert "confirmed the clock" in service.row(collection.digest).clock
     clocks.jump(-4000)
     clocks.wait(200)
     with pytest.raises(AdderUnreachable):

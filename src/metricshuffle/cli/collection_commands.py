@@ -184,6 +184,7 @@ def _opened(
     from metricshuffle.collection.operator.control_api import check_round_is_free
 
     with show_progress("Opening") as progress:
+        opening.check_servers(len(operators))
         opening.task.verify()  # people must not be asked under a false guarantee
         check_round_is_free(operators, opening)
         collections = []

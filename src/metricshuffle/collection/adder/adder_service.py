@@ -14,7 +14,9 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from functools import lru_cache, partial
+from pathlib import Path
 
 import numpy as np
 
@@ -34,11 +36,18 @@ from metricshuffle.collection.adder.sum_store import (
     SumStore,
 )
 from metricshuffle.collection.adder.sum_terms import SumCollection
-from metricshuffle.collection.keys import CollectionKeys, KeyFolder
+from metricshuffle.collection.keys import (
+    CollectionKeys,
+    KeyFolder,
+    destroy,
+    read_secret,
+    write_secret,
+)
 from metricshuffle.collection.sealed_boxes import TICKET_BYTES
 from metricshuffle.collection.shuffler.lifecycle import MAX_REASON_LENGTH
 from metricshuffle.collection.shuffler.log_events import LogEvent, failure_text
 from metricshuffle.collection.shuffler.output_files import do_nothing
+from metricshuffle.collection.shuffler.scheduler import SWEEP_SECONDS
 from metricshuffle.collection.store.records import DatabaseDamaged, StoreError
 from metricshuffle.collection.terms import Party, instant, parse_time
 from metricshuffle.errors import InputError, MetricShuffleError, PlanError
@@ -123,13 +132,39 @@ class AdderService:
         if self.store.now() >= parse_time(terms.closes):
             raise InputError(f"this sum closed at {terms.closes}; open one that closes later.")
         _check_tickets(collection, tickets)
-        keys = self._keys(terms.adders[place].key)
-        added = self.store.add_sum(
-            collection, terms.adders[place].key, self._owner, [keys.ticket_hash(t) for t in tickets]
-        )
+        key = terms.adders[place].key
+        keys = self._keys(key)
+        self._claim(key, collection.digest)
+        hashes = [keys.ticket_hash(ticket) for ticket in tickets]
+        try:
+            added = self.store.add_sum(collection, key, self._owner, hashes)
+        except InputError:
+            destroy(self._claim_file(key))
+            raise
         if added:
             self._log_state(collection.digest, "was opened.", "open")
         return added
+
+    def _claim_file(self, key: str) -> Path:
+        """File that names the sum of these keys; a shuffler with the same folder respects it."""
+        return self.keys.path / f"{key}.opened"
+
+    def _claim(self, key: str, digest: str) -> None:
+        """Record to which sum keys belong, so that they serve no other and are not swept."""
+        path = self._claim_file(key)
+        with suppress(FileExistsError):
+            write_secret(path, digest.encode())
+        if read_secret(path) != digest.encode():
+            raise PlanError("these keys belong to another sum; collection open asks for new ones.")
+
+    def sweep(self) -> None:
+        """Destroy keys that no sum used for a day."""
+        for key in self.keys.names():
+            path = self.keys.path / f"{key}.key"
+            with suppress(FileNotFoundError):
+                is_old = time.time() - path.stat().st_mtime > DAY
+                if is_old and not self._claim_file(key).exists():
+                    self.keys.destroy(key)
 
     def _keys(self, key: str) -> CollectionKeys:
         keys = self.keys.of(key)
@@ -354,6 +389,7 @@ class AdderService:
             self.at("destroying")
             self.keys.destroy(row.key)
             self.at("destroyed")
+        destroy(self._claim_file(row.key))
 
     def _abort(self, row: SumRow, reason: str) -> SumRow:
         self.store.abort_sum(row.digest, reason)
@@ -418,7 +454,11 @@ class AdderService:
         """Drive all sums until `stop` is set."""
         running: dict[str, Future[None]] = {}
         with ThreadPoolExecutor(MAX_THREADS, "sum") as threads:
+            swept = float("-inf")
             while not stop.is_set():
+                if time.monotonic() - swept > SWEEP_SECONDS:
+                    swept = time.monotonic()
+                    self.sweep()
                 running = {digest: job for digest, job in running.items() if not job.done()}
                 for digest in self._due(running):
                     running[digest] = threads.submit(self._drive, digest)

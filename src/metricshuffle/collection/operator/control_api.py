@@ -278,13 +278,17 @@ class Opening:
         """Whether adders sum the reports, instead of shufflers that mix them."""
         return self.task.protocol.trusted == "aggregator"
 
-    def sum_collection(self, adders: Sequence[AdderParty]) -> SumCollection:
-        """Sum by these adders."""
-        if not MIN_ADDERS <= len(adders) <= MAX_ADDERS:
+    def check_servers(self, count: int) -> None:
+        """Raise unless the plan can be collected by that many servers."""
+        if self.sums and not MIN_ADDERS <= count <= MAX_ADDERS:
             raise InputError(
                 f"a plan that trusts an aggregator needs {MIN_ADDERS} to {MAX_ADDERS} adders; give "
-                f"--server that often, got {len(adders)}."
+                f"--server that often, got {count}."
             )
+
+    def sum_collection(self, adders: Sequence[AdderParty]) -> SumCollection:
+        """Sum by these adders."""
+        self.check_servers(len(adders))
         return SumCollection.new(
             self.task,
             round=self.round,
