@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -14,11 +14,13 @@ import pytest
 from tests.collection.local_adders import START, Adders, LocalAdder
 from tests.collection.local_service import Answer, Service, asks_again
 from tests.collection.sums import sealed_value
+from tests.tables import check_all
 
 from metricshuffle.collection.adder.adder_routes import AdderApplication
 from metricshuffle.collection.adder.share_intake import ShareIntake
 from metricshuffle.collection.adder.sum_signatures import HEAD_BYTES, NameList, SumStatement
 from metricshuffle.collection.adder.sum_terms import SumCollection
+from metricshuffle.collection.client.http_client import SubmissionResult, combined_result
 from metricshuffle.collection.keys import AnalystKey
 from metricshuffle.collection.shuffler.asgi_app import BODY_SECONDS
 
@@ -213,6 +215,25 @@ def test_lists_and_statements_of_others_over_http(adders: Adders, calls: list[Ad
     another = SumStatement.signed(digest, 1, names[:2], signing)
     assert first.call("POST", path, json.dumps(another.__dict__).encode()).status == 409
     assert first.call("POST", path_of(collection, "names"), body).status == 410
+
+
+@check_all(
+    "statuses, expected",
+    [
+        (("stored", "stored"), "stored"),
+        (("stored", "waiting"), "waiting"),
+        (("waiting", "late", "stored"), "late"),
+        (("late", "refused"), "refused"),
+    ],
+)
+def test_a_report_is_stored_when_all_adders_have_it(statuses: Sequence[Any], expected: str) -> None:
+    assert combined_result([SubmissionResult(each, "") for each in statuses]).status == expected
+
+
+def test_what_no_retry_changes_comes_first() -> None:
+    busy = SubmissionResult("waiting", "busy", 503)
+    unknown = SubmissionResult("waiting", "unknown", 404)
+    assert combined_result([busy, unknown]) == unknown
 
 
 def test_random_bytes_get_no_server_error(adders: Adders, calls: list[AdderCalls]) -> None:

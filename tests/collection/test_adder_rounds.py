@@ -16,7 +16,7 @@ from tests.collection.local_adders import START, Adders, LocalAdder
 from tests.collection.sums import AdderKeys, new_sum, sealed_value, sum_task
 
 from metricshuffle.collection.adder.adder_link import AdderUnreachable
-from metricshuffle.collection.adder.adder_service import AdderService
+from metricshuffle.collection.adder.adder_service import AdderService, plain_adder_warning
 from metricshuffle.collection.adder.sum_signatures import InvalidList, NameList, SumStatement
 from metricshuffle.collection.adder.sum_store import ShareEntry, SumStore
 from metricshuffle.collection.adder.sum_terms import SumCollection
@@ -191,6 +191,16 @@ def test_a_sum_takes_no_more_than_its_maximum_and_only_while_it_is_open(
     assert adders.send(collection, late) == [Verdict.CLOSED] * 2
     adders.all[0].now = START - 1000
     assert adders.send(collection, late)[:1] == [Verdict.CLOSED]
+
+
+def test_adders_without_tls_are_named(new_adders: NewAdders) -> None:
+    adders = new_adders(2)
+    adders.all[1].url = "http://192.0.2.1:8460"
+    adders.opened()
+    warnings = [line for line in adders.all[0].said if line.startswith("Warning")]
+    assert len(warnings) == 1
+    assert "http://192.0.2.1:8460 is reached without TLS" in warnings[0]
+    assert plain_adder_warning("http://127.0.0.1:8460") == ""
 
 
 def test_keys_serve_one_sum_and_unused_ones_are_destroyed(new_adders: NewAdders) -> None:

@@ -17,6 +17,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from functools import lru_cache, partial
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import numpy as np
 
@@ -48,6 +49,7 @@ from metricshuffle.collection.shuffler.lifecycle import MAX_REASON_LENGTH
 from metricshuffle.collection.shuffler.log_events import LogEvent, failure_text
 from metricshuffle.collection.shuffler.output_files import do_nothing
 from metricshuffle.collection.shuffler.scheduler import SWEEP_SECONDS
+from metricshuffle.collection.shuffler.server import is_loopback
 from metricshuffle.collection.store.records import DatabaseDamaged, StoreError
 from metricshuffle.collection.terms import Party, instant, parse_time
 from metricshuffle.errors import InputError, MetricShuffleError, PlanError
@@ -143,6 +145,9 @@ class AdderService:
             raise
         if added:
             self._log_state(collection.digest, "was opened.", "open")
+            for adder in terms.adders:
+                if warning := plain_adder_warning(adder.url):
+                    self.log(warning)
         return added
 
     def _claim_file(self, key: str) -> Path:
@@ -536,6 +541,16 @@ def _check_tickets(collection: SumCollection, tickets: Sequence[bytes]) -> None:
             f"{len(tickets):,} tickets are too few for the {terms.minimum:,} reports that this "
             "sum needs."
         )
+
+
+def plain_adder_warning(url: str) -> str:
+    """Warning if an adder is reached without TLS over a network; empty otherwise."""
+    if not url.startswith("http://") or is_loopback(urlsplit(url).hostname or ""):
+        return ""
+    return (
+        f"Warning: the adder {url} is reached without TLS: anyone who watches the network sees who "
+        "takes part, and the names of reports. Shares stay sealed. Its address should be https://."
+    )
 
 
 def tickets_of(tickets: Sequence[bytes], place: int) -> list[bytes]:
