@@ -169,7 +169,8 @@ class Adders:
         for adder in self.all:
             row = adder.service.row(collection.digest)
             assert row.total is not None
-            numbers = form.unpacked(bytes(row.total)).tolist()
+            data = self.analyst.private.opened(row.total, form.total_info(row.place))
+            numbers = form.unpacked(data).tolist()
             total = [
                 (mine + more) % form.modulus for mine, more in zip(total, numbers, strict=True)
             ]

@@ -138,6 +138,7 @@ def test_golden_shares_boxes_and_names() -> None:
     assert form.info(1).hex() == (
         "6d65747269637368756666" + "6c652d61646465722f3100" + "01" + bytes(range(32)).hex()
     )
+    assert form.total_info(1) == b"metricshuffle-total/1\0\1" + bytes(range(32))
     boxes = bytes(70) + bytes([1]) * 70
     first, second = form.bodies(boxes)
     hashes = hashlib.sha256(bytes(70)).digest() + hashlib.sha256(bytes([1]) * 70).digest()

@@ -25,6 +25,8 @@ from metricshuffle.collection.analyst.sum_collector import (
     TotalLink,
     check_same_set,
 )
+from metricshuffle.collection.keys import AnalystKey
+from metricshuffle.collection.sealed_boxes import ADDED, NotOpened, PrivateKey
 from metricshuffle.collection.terms import Collection
 from metricshuffle.errors import InputError, PlanError
 from metricshuffle.tasks.release import Release
@@ -62,9 +64,11 @@ def answers(adders: Adders, collection: SumCollection) -> list[dict[str, Any]]:
     return read
 
 
-def read_total(collection: SumCollection, place: int, content: object) -> AdderTotal:
+def read_total(
+    collection: SumCollection, key: AnalystKey, place: int, content: object
+) -> AdderTotal:
     body = content if isinstance(content, bytes) else json.dumps(content).encode()
-    link = TotalLink(collection, place, "token")
+    link = TotalLink(collection, place, key)
 
     async def read() -> AdderTotal:
         return await link._read(httpx.Response(200, content=body))
@@ -83,7 +87,10 @@ def fetched(collection: SumCollection, totals: list[AdderTotal]) -> FetchedTotal
 def test_the_release_is_the_sum_of_the_values(
     adders: Adders, collection: SumCollection, answers: list[dict[str, Any]]
 ) -> None:
-    totals = [read_total(collection, place, answer) for place, answer in enumerate(answers)]
+    totals = [
+        read_total(collection, adders.analyst, place, answer)
+        for place, answer in enumerate(answers)
+    ]
     release = SumCollecting(adders.analyst, collection).release([fetched(collection, totals)])
     assert release.value == sum(VALUES)
     assert release.collected is not None
@@ -99,21 +106,40 @@ def test_the_release_is_the_sum_of_the_values(
 
 
 def test_any_single_total_is_not_the_sum(
-    collection: SumCollection, answers: list[dict[str, Any]]
+    adders: Adders, collection: SumCollection, answers: list[dict[str, Any]]
 ) -> None:
     """Each total is uniform by itself; both together are the sum."""
-    totals = [read_total(collection, place, answer) for place, answer in enumerate(answers)]
+    totals = [
+        read_total(collection, adders.analyst, place, answer)
+        for place, answer in enumerate(answers)
+    ]
     residues = [int(total.residues[0]) for total in totals]
     assert sum(residues) % collection.shares.modulus == sum(VALUES)
     with pytest.raises(PlanError, match="does not answer with a total"):
-        read_total(collection, 1, answers[0])
+        read_total(collection, adders.analyst, 1, answers[0])
+
+
+def test_another_adder_that_fetches_with_the_analysts_token_reads_nothing(
+    adders: Adders, collection: SumCollection, answers: list[dict[str, Any]]
+) -> None:
+    """Every adder gets the token when the analyst asks it; totals are sealed for the analyst."""
+    form = collection.shares
+    key = adders.all[0].service.signing.secret
+    for private in (PrivateKey(key), PrivateKey.new()):
+        with pytest.raises(NotOpened):
+            private.opened(bytes.fromhex(answers[1]["total"]), form.total_info(1))
+    assert len(answers[1]["total"]) == 2 * (form.share_size + ADDED)
 
 
 def test_answers_that_are_not_totals_are_refused_in_words(
-    collection: SumCollection, answers: list[dict[str, Any]]
+    adders: Adders, collection: SumCollection, answers: list[dict[str, Any]]
 ) -> None:
     answer = answers[0]
-    size = collection.shares.share_size
+    form = collection.shares
+    size = form.share_size
+    public = adders.analyst.private.public
+    large = public.sealed(b"\xff" * size, form.total_info(0)).hex()
+    elsewhere = public.sealed(bytes(size), form.total_info(1)).hex()
     changed: list[object] = [
         b"",
         b"[]",
@@ -126,15 +152,17 @@ def test_answers_that_are_not_totals_are_refused_in_words(
         {**answer, "signatures": []},
         {**answer, "signatures": None},
         {**answer, "total": "zz"},
+        {**answer, "total": large},
+        {**answer, "total": elsewhere},
         {**answer, "total": "ff" * size},
         {**answer, "total": "00" * (size + 1)},
         {**answer, "adder": 1},
     ]
     for content in changed:
         with pytest.raises(PlanError, match=r"does not answer with a total|not an answer"):
-            read_total(collection, 0, content)
+            read_total(collection, adders.analyst, 0, content)
     with pytest.raises(PlanError, match="more than a total"):
-        read_total(collection, 0, b"x" * 20_000)
+        read_total(collection, adders.analyst, 0, b"x" * 20_000)
     unsigned: list[object] = [
         {**answer, "people": 2},
         {**answer, "names": "ab" * 32},
@@ -143,7 +171,7 @@ def test_answers_that_are_not_totals_are_refused_in_words(
     ]
     for content in unsigned:
         with pytest.raises(PlanError, match="not signed by all adders"):
-            read_total(collection, 0, content)
+            read_total(collection, adders.analyst, 0, content)
 
 
 def test_different_sets_are_refused(
@@ -163,7 +191,10 @@ def test_different_sets_are_refused(
         "names": other[0].hashed,
         "signatures": [statement.signature for statement in other],
     }
-    totals = [read_total(collection, 0, answers[0]), read_total(collection, 1, second)]
+    totals = [
+        read_total(collection, adders.analyst, 0, answers[0]),
+        read_total(collection, adders.analyst, 1, second),
+    ]
     with pytest.raises(PlanError, match="different sets of reports"):
         check_same_set(collection, totals)
     few = [
@@ -173,6 +204,7 @@ def test_different_sets_are_refused(
     both = [
         read_total(
             collection,
+            adders.analyst,
             place,
             {
                 **answer,

@@ -376,7 +376,7 @@ class AdderService:
         self.at("added")
 
     def _total(self, row: SumRow) -> bytes:
-        """Sum of the shares of the signed set modulo the modulus."""
+        """Sum of the shares of the signed set modulo the modulus, sealed for the analyst."""
         opener = ShareOpener.of(row, self._keys(row.key))
         form = opener.form
         total = np.zeros(form.length, dtype=np.uint64)
@@ -386,7 +386,8 @@ class AdderService:
         for name, hidden in self.store.hidden_shares(row.digest, names):
             share = form.unpacked(opener.share(name, hidden))
             total = add_residues(total, share, form.modulus)
-        return form.packed(total)
+        analyst = read_sum(row.served).analyst_key
+        return analyst.sealed(form.packed(total), form.total_info(row.place))
 
     def _destroy_keys(self, row: SumRow) -> None:
         if self.keys.has(row.key):

@@ -9,6 +9,11 @@ HPKE as in `sealed_boxes`. The report of a person for K adders is K boxes of equ
     h(k)    = SHA-256(box(k))
     name    = SHA-256(digest | h(0) | .. | h(K - 1))
 
+The total of adder k is sealed for the analyst: the analyst's token is sent to all adders, and any
+of them could fetch the totals of the others with it.
+
+    info(total k) = "metricshuffle-total/1" and a zero byte | k u8 | digest (32)
+
 Adder k gets h(0) | .. | h(K - 1) | box(k). The name binds all boxes: two adders cannot have parts
 of different reports under one name.
 """
@@ -34,6 +39,7 @@ from metricshuffle.collection.sealed_boxes import (
 from metricshuffle.errors import PlanError
 
 ADDER_PREFIX = b"metricshuffle-adder/1\0"
+TOTAL_PREFIX = b"metricshuffle-total/1\0"
 TICKET_PREFIX = b"metricshuffle adder ticket/1\0"
 HASH_BYTES = 32
 NAME_BYTES = 32
@@ -133,6 +139,10 @@ class ShareFormat:
     def info(self, place: int) -> bytes:
         """HPKE info, which binds a box to its adder and its sum."""
         return ADDER_PREFIX + bytes([place]) + self.digest
+
+    def total_info(self, place: int) -> bytes:
+        """HPKE info of the total of an adder, which is sealed for the analyst."""
+        return TOTAL_PREFIX + bytes([place]) + self.digest
 
     # Numbers
 

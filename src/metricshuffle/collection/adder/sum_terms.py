@@ -197,6 +197,11 @@ class SumCollection(PinnedDocument):
         """Keys of the adders, in their order."""
         return tuple(PublicKey(bytes.fromhex(adder.key)) for adder in self.terms.adders)
 
+    @cached_property
+    def analyst_key(self) -> PublicKey:
+        """Key that totals are sealed for."""
+        return PublicKey(bytes.fromhex(self.terms.analyst.key))
+
     @property
     def urls(self) -> tuple[str, ...]:
         """Addresses for the parts of a report, in the order of the adders."""
@@ -243,7 +248,7 @@ class SumCollection(PinnedDocument):
                 f"this sum takes {terms.maximum:,} reports, and the plan has room for "
                 f"{task.users:,}."
             )
-        _ = self.shares
+        _ = self.shares, self.analyst_key
 
     def verify(self) -> None:
         """Recompute the guarantee from the mechanism."""

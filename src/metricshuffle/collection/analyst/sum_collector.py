@@ -61,9 +61,14 @@ class TotalLink(ReleaseLink):
     """Link to the adder at a place."""
 
     def __init__(
-        self, collection: SumCollection, place: int, token: str, patience: float = RETRY_SECONDS
+        self,
+        collection: SumCollection,
+        place: int,
+        key: AnalystKey,
+        patience: float = RETRY_SECONDS,
     ) -> None:
-        super().__init__(collection, collection.terms.adders[place].url, token, patience)
+        super().__init__(collection, collection.terms.adders[place].url, key.token, patience)
+        self._key = key
         self._sum = collection
         self._place = place
 
@@ -96,7 +101,9 @@ class TotalLink(ReleaseLink):
             )
             for statement in statements:
                 statement.check(self._sum)
-            residues = self._sum.shares.unpacked(bytes.fromhex(content["total"]))
+            form = self._sum.shares
+            sealed = bytes.fromhex(content["total"])
+            residues = form.unpacked(self._key.private.opened(sealed, form.total_info(self._place)))
         except InvalidList:
             raise PlanError(
                 f"{self._host} releases a total whose set of reports was not signed by all adders "
@@ -124,7 +131,7 @@ class SumCollecting(ReleaseCollector):
 
     def _links(self) -> list[TotalLink]:
         return [
-            TotalLink(self.collection, place, self._key.token, self._patience)
+            TotalLink(self.collection, place, self._key, self._patience)
             for place in range(len(self.collection.terms.adders))
         ]
 
