@@ -93,8 +93,10 @@ SUM_COLUMNS = ", ".join(column.name for column in fields(SumRow))
 class SumStore(Store):
     """Sums in a database, beside the clocks of `Store`."""
 
-    def _locked(self, db: Transaction, digest: str) -> SumRow:
-        sql = f"SELECT {SUM_COLUMNS} FROM adder_sum WHERE digest = ? {db.row_lock}"  # noqa: S608
+    @staticmethod
+    def _load(db: Transaction, digest: str, *, lock: bool = True) -> SumRow:
+        row_lock = db.row_lock if lock else ""
+        sql = f"SELECT {SUM_COLUMNS} FROM adder_sum WHERE digest = ? {row_lock}"  # noqa: S608
         line = db.execute(sql, (digest,)).fetchone()
         if line is None:
             raise InputError(f"there is no sum {digest[:16]} here.")
@@ -104,7 +106,7 @@ class SumStore(Store):
     def _changing(self, digest: str, *states: SumState) -> Iterator[tuple[Transaction, SumRow]]:
         """Lock a sum in a transaction; raises StoreError unless it is in one of the states."""
         with self._database.writing() as db:
-            row = self._locked(db, digest)
+            row = self._load(db, digest)
             if row.state not in states:
                 raise StoreError(f"sum {digest[:16]} is {row.state}, not {states[0]}.")
             yield db, row
@@ -173,7 +175,7 @@ class SumStore(Store):
             marks = ", ".join("?" for _ in columns)
             sql = f"INSERT INTO adder_sum ({', '.join(columns)}) VALUES ({marks})"  # noqa: S608
             db.execute(sql, tuple(columns.values()))
-            row = self._locked(db, collection.digest)
+            row = self._load(db, collection.digest)
             for ticket in sorted(tickets):
                 db.execute("INSERT INTO adder_ticket VALUES (?, ?)", (row.id, ticket))
         return True
@@ -187,7 +189,7 @@ class SumStore(Store):
         the jump would change a decision.
         """
         with self._database.writing() as db:
-            row = self._locked(db, digest)
+            row = self._load(db, digest)
             reading = db.read_clock(self._clock)
             now = reading.believed
             if row.takes_reports(now) != row.takes_reports(reading.latest):
@@ -231,7 +233,7 @@ class SumStore(Store):
         """Iterate over (name, encrypted share) of reports; raises if one of them is missing."""
         for start in range(0, len(names), NAMES_AT_ONCE):
             with self._database.reading() as db:
-                row = self._locked_or_read(db, digest)
+                row = self._load(db, digest, lock=False)
                 shares = []
                 for name in names[start : start + NAMES_AT_ONCE]:
                     sql = "SELECT hidden FROM adder_share WHERE sum = ? AND name = ?"
@@ -243,13 +245,6 @@ class SumStore(Store):
                         )
                     shares.append((name, bytes(line[0])))
             yield from shares
-
-    def _locked_or_read(self, db: Transaction, digest: str) -> SumRow:
-        sql = f"SELECT {SUM_COLUMNS} FROM adder_sum WHERE digest = ?"  # noqa: S608
-        line = db.execute(sql, (digest,)).fetchone()
-        if line is None:
-            raise InputError(f"there is no sum {digest[:16]} here.")
-        return SumRow(*line)
 
     # Closing, and the exchange of lists
 
@@ -299,23 +294,17 @@ class SumStore(Store):
 
     def name_lists(self, digest: str, phase: int) -> dict[int, NameList]:
         """Lists of a phase by adder."""
-        collection = SumCollection(self._served_bytes(digest))
         sql = (
             "SELECT head, names FROM adder_list JOIN adder_sum ON id = sum WHERE digest = ? "
             "AND adder_list.phase = ?"
         )
         with self._database.reading() as db:
+            collection = SumCollection(self._load(db, digest, lock=False).served)
             lines = db.execute(sql, (digest, phase)).fetchall()
         lists = [
             NameList(ListHead.read(bytes(head), collection), bytes(names)) for head, names in lines
         ]
         return {signed.head.place: signed for signed in lists}
-
-    def _served_bytes(self, digest: str) -> bytes:
-        row = self.sum_row(digest)
-        if row is None:
-            raise InputError(f"there is no sum {digest[:16]} here.")
-        return row.served
 
     def common(self, digest: str, phase: int) -> list[bytes]:
         """Sorted names that are in the lists of all adders that sent one."""
@@ -349,7 +338,7 @@ class SumStore(Store):
     def add_statement(self, digest: str, statement: SumStatement) -> bool:
         """Store the statement of another adder; return False if it signed another set before."""
         with self._database.writing() as db:
-            row = self._locked(db, digest)
+            row = self._load(db, digest)
             return self._insert_statement(db, row, statement)
 
     def statements(self, digest: str) -> dict[int, SumStatement]:
@@ -401,7 +390,7 @@ class SumStore(Store):
     def abort_sum(self, digest: str, reason: str) -> bool:
         """Abort a sum and delete its shares and its total; return False if it has ended."""
         with self._database.writing() as db:
-            row = self._locked(db, digest)
+            row = self._load(db, digest)
             if row.state in FINAL_SUM_STATES:
                 return False
             self._set(db, row, {"state": "aborted", "total": None, "reason": reason})
