@@ -26,6 +26,7 @@ SUBJECTS = (
     "clients",
     "dummy_boxes",
     "liars",
+    "adders",
     "web",
     "scale",
 )

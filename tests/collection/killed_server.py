@@ -8,6 +8,8 @@ import sys
 from functools import partial
 
 from metricshuffle.cli import main
+from metricshuffle.collection.adder import adder_server
+from metricshuffle.collection.adder.adder_service import AdderService
 from metricshuffle.collection.edge import edge_server
 from metricshuffle.collection.shuffler import server
 from metricshuffle.collection.shuffler.lifecycle import Shuffler
@@ -21,6 +23,7 @@ def run(point: str) -> None:
 
     for module in (server, edge_server):  # the names by which it is made
         setattr(module, "Shuffler", partial(Shuffler, at=at))  # noqa: B010
+    setattr(adder_server, "AdderService", partial(AdderService, at=at))  # noqa: B010
     setattr(EdgeStore, "at", staticmethod(at))  # noqa: B010
     main()
 

@@ -48,8 +48,9 @@ from metricshuffle.cli.shared_options import (
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from metricshuffle.collection.adder.sum_terms import AnyCollection
     from metricshuffle.collection.operator.control_api import Opening, Operator
-    from metricshuffle.collection.terms import Admission, Collection
+    from metricshuffle.collection.terms import Admission
 
 Action = Annotated[
     str,
@@ -97,6 +98,8 @@ def open_collection(
     as_json: Json = False,
 ) -> None:
     """Operator: open a collection for a plan and write its public file.
+
+    For a plan that trusts an aggregator, the servers are 2 to 5 adders (serve --role adder).
 
     Participants compare the digest of that file. Reports are accepted until the closing time. The
     collection is then sealed if it has enough reports: the honest ones that the plan relies on, and
@@ -196,9 +199,17 @@ def _opened(
     from metricshuffle.collection.operator.control_api import check_round_is_free
 
     with show_progress("Opening") as progress:
+        opening.check_servers(len(operators))
         opening.task.verify()  # people must not be asked under a false guarantee
         check_round_is_free(operators, opening)
         collections = []
+        if opening.sums:
+            adders = [
+                operator.new_adder(name) for operator, name in zip(operators, names, strict=True)
+            ]
+            new_sum = opening.sum_collection(adders)
+            [(output, tickets_file)] = files
+            return [_send_collection(opening, operators, new_sum, output, tickets_file)]
         for part in range(1, opening.parts + 1):
             progress(f"part {part} of {opening.parts}")
             hops = [operator.new_hop(name) for operator, name in zip(operators, names, strict=True)]
@@ -212,16 +223,17 @@ def _opened(
 def _send_collection(
     opening: Opening,
     operators: Sequence[Operator],
-    collection_made: Collection,
+    collection_made: AnyCollection,
     output: Path,
     tickets_file: Path | None,
 ) -> dict[str, Any]:
-    """Open one part at all shufflers.
+    """Open one part at all shufflers, or a sum at all adders.
 
     Tickets and the collection are written to disk before any shuffler receives them. Both
     files are removed if a shuffler rejects the collection. They are kept if a shuffler does not
     answer, because the collection may be open.
     """
+    from metricshuffle.collection.adder.sum_terms import SumTerms
     from metricshuffle.collection.keys import write_secret
     from metricshuffle.collection.operator.control_api import NoAnswerError, open_at_all_hops
     from metricshuffle.errors import InputError
@@ -248,13 +260,16 @@ def _send_collection(
             f"{output} shows its state."
         )
     terms = collection_made.terms
-    browser = collection_made.terms.recipe.get("browser", True)
+    recipe = {} if isinstance(terms, SumTerms) else terms.recipe
+    browser = recipe.get("browser", not isinstance(terms, SumTerms))
+    why_not = "A browser does not send shares to several adders."
+    witnesses = [] if isinstance(terms, SumTerms) else [hop.witness for hop in terms.hops]
     return {
         "digest": collection_made.digest,
         "output": str(output),
         "tickets_file": None if tickets_file is None else str(tickets_file),
         "join": f"{terms.hops[0].url}/join/{collection_made.digest}" if browser else None,
-        "why_not_join": "" if browser else str(terms.recipe.get("why", "")),
+        "why_not_join": "" if browser else str(recipe.get("why", why_not)),
         "minimum": terms.minimum,
         "maximum": terms.maximum,
         "opens": terms.opens,
@@ -263,9 +278,7 @@ def _send_collection(
         "round": terms.round,
         "split": list(terms.split),
         "witnesses": [
-            {"url": hop.witness.url, "key": hop.witness.key}
-            for hop in terms.hops
-            if hop.witness is not None
+            {"url": witness.url, "key": witness.key} for witness in witnesses if witness is not None
         ],
         "issuer": None if terms.issuer is None else terms.issuer.url,
         "delay": terms.delay,
@@ -382,22 +395,22 @@ def purge(
 
 def _load_with_operators(
     file: Path, server: OwnServers, keys: KeyFolders, token_file: TokenFiles
-) -> tuple[Collection, list[Operator]]:
+) -> tuple[AnyCollection, list[Operator]]:
     """Load the collection, and the operators of the shufflers for which there is a token.
 
     Tokens belong to the first shufflers of the chain, in order.
     """
+    from metricshuffle.collection.adder.sum_terms import load_any
     from metricshuffle.collection.shuffler.server import validate_address
-    from metricshuffle.collection.terms import Collection
 
-    loaded = Collection.load(file)
+    loaded = load_any(file)
     token_count = len(keys or ()) or len(token_file or ()) or 1
     servers = [validate_address(url, "--server") for url in server or ()]
     hops = [hop.url for hop in loaded.terms.hops[:token_count]]
     return loaded, make_operators(servers or hops, keys, token_file)
 
 
-def _show(statuses: Sequence[dict[str, Any]], loaded: Collection, as_json: bool) -> None:
+def _show(statuses: Sequence[dict[str, Any]], loaded: AnyCollection, as_json: bool) -> None:
     """Print the state at each shuffler."""
     from metricshuffle.cli.console import say, screen
     from metricshuffle.tasks.wording import wording_lines
@@ -409,9 +422,10 @@ def _show(statuses: Sequence[dict[str, Any]], loaded: Collection, as_json: bool)
         print(json.dumps(first | ({"hops": list(statuses)} if len(statuses) > 1 else {})))
         return
     say(screen(), *wording_lines(task.title, task.question))
-    for status, hop in zip(statuses, loaded.terms.hops, strict=False):
+    urls = [hop.url for hop in loaded.terms.hops]
+    for status, url in zip(statuses, urls, strict=False):
         lines = [
-            f"{loaded.digest[:16]} at {hop.url}: "
+            f"{loaded.digest[:16]} at {url}: "
             f"{status['state']}{': ' + status['reason'] if status['reason'] else ''}"
         ]
         if status["state"] == "open":
@@ -428,10 +442,10 @@ def _show(statuses: Sequence[dict[str, Any]], loaded: Collection, as_json: bool)
         if status.get("leases"):
             lines.append(f"  {status['leases']}")
         if status["people"] is not None:
-            lines.append(
-                f"  {status['people']:,} people, and {status['left_out']:,} left out "
-                "because they shared a box"
-            )
+            line = f"  {status['people']:,} people"
+            if "left_out" in status:  # adders leave nobody out
+                line += f", and {status['left_out']:,} left out because they shared a box"
+            lines.append(line)
         if status["trouble"]:
             lines.append(f"  does not go on: {status['trouble']}")
         say(screen(), *lines)

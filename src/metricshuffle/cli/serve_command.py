@@ -159,12 +159,13 @@ LogOption = Annotated[
     ),
 ]
 Role = Annotated[
-    Literal["all", "edge", "hub"],
+    Literal["all", "edge", "hub", "adder"],
     typer.Option(
         "--role",
         help=(
             "Run a whole shuffler, or one of the roles of a shuffler on several hosts: an edge "
-            "takes reports, the hub has the keys and drives collections."
+            "takes reports, the hub has the keys and drives collections. An adder sums shares for "
+            "plans that trust an aggregator."
         ),
     ),
 ]
@@ -266,11 +267,14 @@ def serve(
 ) -> None:
     """Operator: run a shuffler, which receives sealed reports, mixes them and releases them.
 
+    With --role adder, run one of the servers that sum the reports of a plan together.
+
     Reports are mixed at the closing time and released to the analyst. The shuffler can be stopped
     or killed at any time, and continues when it is started again. With --json, the first line
     contains the address and is printed once reports are accepted.
     """
     from metricshuffle.cli.console import print_error, say, screen
+    from metricshuffle.collection.adder.adder_server import AdderServer
     from metricshuffle.collection.edge.edge_server import EdgeServer, HubServer
     from metricshuffle.collection.hub.lease_server import LeaseIdentity
     from metricshuffle.collection.operator.control_api import parse_duration_option
@@ -292,6 +296,7 @@ def serve(
     }
     needed = {
         "all": set(),
+        "adder": set(),
         "edge": {"--hub", "--identity", "--lease-ca"},
         "hub": {"--lease-listen", "--identity", "--lease-ca"},
     }[role]
@@ -311,7 +316,7 @@ def serve(
         "drain": checked_drain(parse_duration_option(drain, "--drain")),
         "metrics": None if metrics is None else Listener.of(metrics, option="--metrics"),
     }
-    serving = ShufflerServer(**settings)
+    serving = AdderServer(**settings) if role == "adder" else ShufflerServer(**settings)
     if identity is not None and lease_ca is not None:
         proof = LeaseIdentity(identity, lease_ca)
         if role == "edge":

@@ -110,6 +110,7 @@ Name = Annotated[str, AfterValidator(_validate_name)]
 Address = Annotated[str, AfterValidator(_validate_url)]
 Key = Annotated[str, _hexadecimal(KEY_BYTES)]
 Digest = Annotated[str, _hexadecimal(DIGEST_BYTES)]
+Identifier = Annotated[str, _hexadecimal(16)]
 
 
 def instant(seconds: float) -> str:
@@ -191,7 +192,7 @@ class Terms(FrozenModel):
     format: Literal["metricshuffle-collection/1", "metricshuffle-collection/2"] = (
         "metricshuffle-collection/1"
     )
-    id: Annotated[str, _hexadecimal(16)]
+    id: Identifier
     task: str
     """Text of the task, as a client reads and verifies it."""
     recipe: JsonObject
@@ -283,6 +284,8 @@ def fewest_honest(task: Task) -> int:
 
     Dummies of shufflers protect any number of people.
     """
+    if task.protocol.trusted == "aggregator":
+        return task.honest
     return task.minimum if MessageFormat.of(task.protocol).by_pile else task.honest
 
 
@@ -330,10 +333,68 @@ def _check_json_value(content: object) -> None:
 
 
 @dataclass(frozen=True)
-class Collection:
-    """A collection: its bytes as served, and their content."""
+class PinnedDocument:
+    """JSON document whose bytes, as served, are hashed; the digest is pinned."""
 
     served: bytes
+
+    def check_content(self) -> None:
+        """Raise unless the bytes are a document of this kind."""
+        raise NotImplementedError
+
+    @classmethod
+    def read(cls, served: bytes, digest: str | None = None) -> Self:
+        """Read served bytes; raise if they do not have the pinned digest."""
+        document = cls(served)
+        if digest is not None and document.digest != digest:
+            raise PlanError(
+                "these are not the bytes of the requested collection: the digests differ; do "
+                "not take part."
+            )
+        document.check_content()
+        return document
+
+    @classmethod
+    def load(cls, path: str | Path) -> Self:
+        data = read_bytes(path)
+        try:
+            return cls.read(data.removesuffix(b"\n"))
+        except PlanError as error:
+            raise PlanError(f"cannot use {path}: {error}") from None
+
+    def save(self, path: str | Path) -> None:
+        """Write the bytes as served, with a line end."""
+        with atomic_file(path, "wb") as stream:
+            stream.write(self.served + b"\n")
+
+    @cached_property
+    def digest(self) -> str:
+        """SHA-256 of the bytes: what people compare, pin and publish."""
+        return hashlib.sha256(self.served).hexdigest()
+
+    def content(self, *formats: str) -> JsonObject:
+        """JSON object in the bytes; raises PlanError unless it has one of these formats."""
+        if len(self.served) > MAX_COLLECTION_BYTES:
+            raise PlanError(
+                f"a collection has at most {MAX_COLLECTION_BYTES:,} bytes, most of them its "
+                "labels, and this one has more; use fewer or shorter labels."
+            )
+        try:
+            text = self.served.decode()
+        except UnicodeDecodeError:
+            raise PlanError("this is not a collection: it is not text.") from None
+        data = parse_json(text, "a collection")
+        named = data.get("format") if isinstance(data, dict) else None
+        if not isinstance(data, dict) or named not in formats:
+            raise PlanError(
+                f"this is not a collection: its format is {named!r:.60}, not {formats[0]!r}."
+            )
+        return data
+
+
+@dataclass(frozen=True)
+class Collection(PinnedDocument):
+    """A collection: its bytes as served, and their content."""
 
     @classmethod
     def new(
@@ -372,55 +433,13 @@ class Collection:
         collection.check()
         return collection
 
-    @classmethod
-    def read(cls, served: bytes, digest: str | None = None) -> Self:
-        """Read served bytes; raise if they do not have the pinned digest."""
-        collection = cls(served)
-        if digest is not None and collection.digest != digest:
-            raise PlanError(
-                "these are not the bytes of the requested collection: the digests differ; do "
-                "not take part."
-            )
-        _ = collection.terms
-        return collection
-
-    @classmethod
-    def load(cls, path: str | Path) -> Self:
-        data = read_bytes(path)
-        try:
-            return cls.read(data.removesuffix(b"\n"))
-        except PlanError as error:
-            raise PlanError(f"cannot use {path}: {error}") from None
-
-    def save(self, path: str | Path) -> None:
-        """Write the bytes as served, with a line end."""
-        with atomic_file(path, "wb") as stream:
-            stream.write(self.served + b"\n")
-
-    @cached_property
-    def digest(self) -> str:
-        """SHA-256 of the bytes: what people compare, pin and publish."""
-        return hashlib.sha256(self.served).hexdigest()
+    def check_content(self) -> None:
+        _ = self.terms
 
     @cached_property
     def terms(self) -> Terms:
-        if len(self.served) > MAX_COLLECTION_BYTES:
-            raise PlanError(
-                f"a collection has at most {MAX_COLLECTION_BYTES:,} bytes, most of them its "
-                "labels, and this one has more; use fewer or shorter labels."
-            )
         try:
-            text = self.served.decode()
-        except UnicodeDecodeError:
-            raise PlanError("this is not a collection: it is not text.") from None
-        data = parse_json(text, "a collection")
-        named = data.get("format") if isinstance(data, dict) else None
-        if named not in (FORMAT, EXTENDED_FORMAT):
-            raise PlanError(
-                f"this is not a collection: its format is {named!r:.60}, not {FORMAT!r}."
-            )
-        try:
-            return Terms.model_validate(data)
+            return Terms.model_validate(self.content(FORMAT, EXTENDED_FORMAT))
         except ValidationError as error:
             raise PlanError(str(validation_error(error))) from None
 
@@ -463,6 +482,15 @@ class Collection:
     def url(self) -> str:
         """Address for reports."""
         return f"{self.terms.hops[0].url}/v1/collections/{self.digest}"
+
+    @property
+    def posts_to(self) -> tuple[str, ...]:
+        """Servers to which a report is posted: the first hop."""
+        return (self.terms.hops[0].url,)
+
+    def posts(self, report: bytes) -> list[tuple[str, str, bytes]]:
+        """Server, address and content of every post of a report: one, to the first hop."""
+        return [(self.terms.hops[0].url, f"{self.url}/reports", report)]
 
     def hop_index_of(self, key: str) -> int | None:
         """Return the index of the hop with that key, from 0; None if there is none."""

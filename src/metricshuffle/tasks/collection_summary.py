@@ -253,6 +253,8 @@ class Collected(Part):
 
     def sentences(self, task: Task) -> list[str]:
         """Sentences below the guarantees of a release: arrival, guarantee as arrived, and risks."""
+        if task.protocol.trusted == "aggregator":
+            return self._adder_sentences(task)
         texts = [self._arrival_text(task)]
         dummies = task.protocol.adds_noise
         trusted = task.protocol.trusted != "nobody"
@@ -294,6 +296,32 @@ class Collected(Part):
                 "answer by anything, unseen."
             )
         return texts
+
+    def _adder_sentences(self, task: Task) -> list[str]:
+        """Sentences about a sum by several servers."""
+        servers = len(self.hops)
+        texts = [
+            f"{servers} adders ({', '.join(self.hops)}) signed the same set of {self.people:,} "
+            f"reports and added up their shares; sum {self.digest[:16]}.",
+            f"The first promise holds as long as fewer than all {servers} of them work together, "
+            "also with the analyst: the shares of all but one are random numbers. If all of them "
+            "work together, they can read every report, and the second promise is what holds.",
+            self._guarantee_text(task),
+            "Every report spent a ticket at each adder; a person who had several was not stopped."
+            if self.admission == "tickets"
+            else "Nobody checked that reports come from different people (open admission); a "
+            "person who sends several leaves that many fewer to hide the others.",
+            "An adder that cheats could have dropped reports down to the minimum, or moved the sum "
+            "by anything, unseen; so could a participant who lies. Compare the number of people "
+            "with what you know.",
+        ]
+        if not self.apart:
+            texts.append(
+                "The analyst works together with the operators of the adders; if that is all of "
+                "them, the second promise is what holds."
+            )
+        notes = dict.fromkeys(self.clock)
+        return [*texts, *(f"A note about the adder {note}" for note in notes)]
 
     def _arrival_text(self, task: Task) -> str:
         through = (

@@ -12,6 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from metricshuffle.collection.adder.sum_terms import AnyCollection
 from metricshuffle.collection.client.device_ledger import LedgerEntry
 from metricshuffle.collection.client.http_client import (
     SPENT_TICKET,
@@ -121,7 +122,7 @@ class Submitting:
 
     def __init__(
         self,
-        collections: Sequence[Collection],
+        collections: Sequence[AnyCollection],
         outbox: Outbox,
         patience: float,
         concurrency: int,
@@ -210,7 +211,10 @@ class Submitting:
         )
         if not self._with_tokens:
             return assigned, {}
-        asker = TokenAsker(self._parts, self._outbox, self._patience, self._concurrency)
+        parts = {
+            digest: part for digest, part in self._parts.items() if isinstance(part, Collection)
+        }
+        asker = TokenAsker(parts, self._outbox, self._patience, self._concurrency)
         await asker.ask(people, assigned)
         return asker.tokens, asker.refusals
 
@@ -249,7 +253,7 @@ class Submitting:
                 some = mine[start : start + SEAL_BATCH_SIZE]
 
                 def make(
-                    some: list[bytes] = some, collection: Collection = collection
+                    some: list[bytes] = some, collection: AnyCollection = collection
                 ) -> list[OutboxEntry]:
                     values = participants.values([place[who] for who in some])
                     reports = seal_reports(
@@ -290,10 +294,13 @@ class Submitting:
     def _reseal(self, refused: Iterable[OutboxEntry], others: Mapping[bytes, bytes]) -> None:
         for report in refused:
             sealed_report = self._outbox.report(*self._batch, report.who)
-            if sealed_report is not None and sealed_report.boxes is not None:
-                again = reseal_report(
-                    self._parts[report.collection], sealed_report.boxes, others[report.who]
-                )
+            collection = self._parts[report.collection]
+            if (
+                sealed_report is not None
+                and sealed_report.boxes is not None
+                and isinstance(collection, Collection)
+            ):
+                again = reseal_report(collection, sealed_report.boxes, others[report.who])
                 self._outbox.replace(*self._batch, report.who, report.answer, again)
 
     # Sending
@@ -335,7 +342,7 @@ class _SendQueue:
         self,
         outbox: Outbox,
         batch: tuple[str, int],
-        parts: Mapping[str, Collection],
+        parts: Mapping[str, AnyCollection],
         total: int,
         log: Callable[[str], None],
     ) -> None:
@@ -377,7 +384,8 @@ class _SendQueue:
 
     async def empty(self, sender: Sender) -> None:
         """Send reports over one connection, each at its time."""
-        async with open_connection() as client:
+        servers = max(len(part.posts_to) for part in self._parts.values())
+        async with open_connection(servers) as client:
             await self._send_queued(sender, client)
 
     async def _send_queued(self, sender: Sender, client: httpx.AsyncClient) -> None:
@@ -425,7 +433,7 @@ class _SendQueue:
             self._outbox.refuse_tickets(refused)
 
 
-def random_delay(collection: Collection) -> float:
+def random_delay(collection: AnyCollection) -> float:
     """Random delay of a report in seconds, limited by the collection and by the time left."""
     left = parse_time(collection.terms.closes) - time.time()
     longest = min(float(collection.terms.delay), max(0.0, 0.9 * left))

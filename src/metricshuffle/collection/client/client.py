@@ -11,6 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Unpack
 
+from metricshuffle.collection.adder.sum_terms import AnyCollection, load_any
 from metricshuffle.collection.client.batch_submission import (
     RESUMED_MESSAGE,
     Submitted,
@@ -34,7 +35,7 @@ from metricshuffle.collection.client.report_builder import (
     parse_ticket,
     seal_reports,
 )
-from metricshuffle.collection.terms import Collection
+from metricshuffle.collection.terms import PinnedDocument
 from metricshuffle.data.value_reading import ReadingArguments, check_argument_names
 from metricshuffle.display import Brief
 from metricshuffle.errors import InputError, PlanError, argument, require
@@ -44,7 +45,7 @@ PATIENCE = 60.0
 """Seconds for which a report is sent again before it is left in the outbox."""
 CONCURRENCY = 32
 OUTBOX = "submissions.outbox"
-CollectionSource = str | Path | Collection
+CollectionSource = str | Path | AnyCollection
 
 
 class Client(Brief):
@@ -83,14 +84,14 @@ class Client(Brief):
         self._believe = believe
         self._digest = digest
         self._patience = patience
-        self._collections: tuple[Collection, ...] = ()
+        self._collections: tuple[AnyCollection, ...] = ()
         self._verified = False
         self._outbox: Outbox | None = None
 
     # Collection
 
     @property
-    def collections(self) -> tuple[Collection, ...]:
+    def collections(self) -> tuple[AnyCollection, ...]:
         """Collection, or the parts of a split."""
         if not self._collections:
             run_sync(self._load())
@@ -123,14 +124,14 @@ class Client(Brief):
         """Read or fetch the collections, and check that they belong together."""
         if self._collections:
             return
-        collections = []
+        collections: list[AnyCollection] = []
         for source in self._sources:
-            if isinstance(source, Collection):
+            if isinstance(source, PinnedDocument):
                 collections.append(source)
             elif _is_address(source):
                 collections.append(await fetch_collection(str(source), self._digest))
             else:
-                collections.append(Collection.load(source))
+                collections.append(load_any(source))
                 if self._digest not in (None, collections[-1].digest):
                     raise PlanError(
                         f"{source} is not the requested collection: the digests differ; do not "
@@ -348,7 +349,7 @@ class Client(Brief):
 
     def __repr__(self) -> str:
         names = [
-            source.digest[:16] if isinstance(source, Collection) else str(source)
+            source.digest[:16] if isinstance(source, PinnedDocument) else str(source)
             for source in self._sources
         ]
         return f"Client({', '.join(names)})"
@@ -368,6 +369,6 @@ def _outbox_of(sources: Sequence[CollectionSource], outbox: str | Path | None) -
     first = sources[0]
     return (
         None
-        if isinstance(first, Collection) or _is_address(first)
+        if isinstance(first, PinnedDocument) or _is_address(first)
         else Path(first).with_name(OUTBOX)
     )

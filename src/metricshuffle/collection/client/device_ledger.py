@@ -15,8 +15,8 @@ from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime
 from fractions import Fraction
 
+from metricshuffle.collection.adder.sum_terms import AnyCollection
 from metricshuffle.collection.recipes import JsonObject
-from metricshuffle.collection.terms import Collection
 from metricshuffle.display import Brief
 from metricshuffle.errors import InputError, MetricShuffleError, argument
 from metricshuffle.numerics.rounding import format_delta, format_distance, format_epsilon
@@ -118,7 +118,7 @@ class LedgerEntry:
     state: str = "made"
 
     @classmethod
-    def of(cls, collection: Collection, *, verified: bool) -> LedgerEntry:
+    def of(cls, collection: AnyCollection, *, verified: bool) -> LedgerEntry:
         """Entry of a report that is made now.
 
         It cannot have been made before the collection opened, whatever the clock says.

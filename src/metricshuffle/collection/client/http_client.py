@@ -16,8 +16,9 @@ from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Literal, TypeVar
 
+from metricshuffle.collection.adder.sum_terms import AnyCollection, read_any
 from metricshuffle.collection.recipes import JsonObject
-from metricshuffle.collection.terms import MAX_COLLECTION_BYTES, Collection, parse_time
+from metricshuffle.collection.terms import MAX_COLLECTION_BYTES, parse_time
 from metricshuffle.errors import MetricShuffleError, PlanError, require
 
 if TYPE_CHECKING:
@@ -86,7 +87,7 @@ class Sender:
     async def sent(
         self,
         client: httpx.AsyncClient,
-        collection: Collection,
+        collection: AnyCollection,
         report: Callable[[], Awaitable[bytes | None]],
     ) -> SubmissionResult | None:
         """Post a report until there is a final answer or patience ends.
@@ -134,41 +135,75 @@ class Sender:
 
 
 async def post_report(
-    client: httpx.AsyncClient, collection: Collection, report: bytes
+    client: httpx.AsyncClient, collection: AnyCollection, report: bytes
 ) -> tuple[SubmissionResult, float]:
-    """Make one attempt; return its result, and the least delay before the next one in seconds."""
+    """Make one attempt; return its result, and the least delay before the next one in seconds.
+
+    A report with parts for several servers is stored when all of them have stored theirs.
+    """
+    closes = parse_time(collection.terms.closes)
+    with_tokens = collection.terms.issuer is not None
+    results = await asyncio.gather(
+        *(
+            post_part(client, *post, closes, with_tokens=with_tokens)
+            for post in collection.posts(report)
+        )
+    )
+    return combined_result([result for result, _ in results]), max(pause for _, pause in results)
+
+
+def combined_result(results: Sequence[SubmissionResult]) -> SubmissionResult:
+    """Result for a report with parts for several servers.
+
+    What no retry can change comes first.
+    """
+    for status in ("refused", "late", "waiting"):
+        some = [result for result in results if result.status == status]
+        if some:
+            return max(some, key=lambda result: result.code not in (0, *RETRY_STATUSES))
+    return results[0]
+
+
+async def post_part(
+    client: httpx.AsyncClient,
+    host: str,
+    address: str,
+    body: bytes,
+    closes: int,
+    *,
+    with_tokens: bool,
+) -> tuple[SubmissionResult, float]:
+    """Make one attempt at one server."""
     import httpx
 
     headers = {"content-type": "application/octet-stream"}
     try:
-        async with client.stream(
-            "POST", f"{collection.url}/reports", content=report, headers=headers
-        ) as response:
+        async with client.stream("POST", address, content=body, headers=headers) as response:
             message = await read_error(response)
     except httpx.HTTPError as error:
         return SubmissionResult(
-            "waiting", unreachable_text(collection.terms.hops[0].url, error)
+            "waiting", unreachable_text(host, error)
         ), NO_RETRY if is_untrusted_certificate(error) else 0.0
-    return interpret_status(collection, response.status_code, message), retry_after_seconds(
-        response
-    )
+    result = interpret_status(host, closes, response.status_code, message, with_tokens=with_tokens)
+    return result, retry_after_seconds(response)
 
 
-def interpret_status(collection: Collection, code: int, message: str) -> SubmissionResult:
+def interpret_status(
+    host: str, closes: int, code: int, message: str, *, with_tokens: bool = False
+) -> SubmissionResult:
     """Result for a report, given the HTTP status."""
-    host = collection.terms.hops[0].url
     more = f" It says: {message}" if message else ""
     if code == STORED:
         return SubmissionResult("stored", "The report is stored.", code)
     if code == CLOSED:
-        ended = time.time() >= parse_time(collection.terms.closes)
+        ended = time.time() >= closes
         return SubmissionResult(
             "late" if ended else "waiting",
             f"{host} takes no more reports of this collection, and it is not known whether "
             f"this report was in time.{more}",
             code,
         )
-    if code == UNKNOWN_TICKET and collection.terms.issuer is not None:
+    if code == UNKNOWN_TICKET and with_tokens:
         return SubmissionResult(
             "refused",
             f"{host} says that this token is not valid, although the issuer's key says that it is; "
@@ -270,10 +305,10 @@ def unreachable_text(address: str, error: Exception) -> str:
 
 
 @asynccontextmanager
-async def open_connection() -> AsyncIterator[httpx.AsyncClient]:
-    """Open a client with one persistent connection; a shared pool would be slower."""
+async def open_connection(servers: int = 1) -> AsyncIterator[httpx.AsyncClient]:
+    """Open a client with one persistent connection a server; a shared pool would be slower."""
     httpx = require("httpx", EXTRA)
-    limits = httpx.Limits(max_connections=1, max_keepalive_connections=1)
+    limits = httpx.Limits(max_connections=servers, max_keepalive_connections=servers)
     timeout = httpx.Timeout(READ_SECONDS, connect=CONNECT_SECONDS, pool=None)
     async with httpx.AsyncClient(
         limits=limits, timeout=timeout, follow_redirects=False, verify=_ssl_context()
@@ -304,7 +339,7 @@ def parse_collection_address(address: str, digest: str | None) -> tuple[str, str
     return f"{match[1]}/v1/collections/{named or pinned}", pinned
 
 
-async def fetch_collection(address: str, digest: str | None) -> Collection:
+async def fetch_collection(address: str, digest: str | None) -> AnyCollection:
     """Fetch a collection; raises PlanError unless its bytes have the pinned digest."""
     httpx = require("httpx", EXTRA)
     address, pinned = parse_collection_address(address, digest)
@@ -326,7 +361,7 @@ async def fetch_collection(address: str, digest: str | None) -> Collection:
                     )
     except (httpx.HTTPError, httpx.InvalidURL) as error:
         raise PlanError(unreachable_text(address[:200], error)) from None
-    return Collection.read(data, pinned)
+    return read_any(data, pinned)
 
 
 async def run_all(work: Sequence[Coroutine[object, None, None]]) -> None:

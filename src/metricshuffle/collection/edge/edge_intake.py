@@ -18,7 +18,7 @@ from metricshuffle.collection.hub.lease_office import LeaseDenied, boot_and_wall
 from metricshuffle.collection.hub.lease_server import CALL_SECONDS, HubLink, HubUnreachable
 from metricshuffle.collection.keys import LEASE_BYTES, TAG_BYTES
 from metricshuffle.collection.recipes import JsonObject
-from metricshuffle.collection.shuffler.ingest import Intake, ReportOpener
+from metricshuffle.collection.shuffler.ingest import Intake, IntakeOpener, ReportOpener
 from metricshuffle.collection.shuffler.log_events import LogEvent, failure_text
 from metricshuffle.collection.shuffler.readiness import DRAINING, Check
 from metricshuffle.collection.store.part_store import ROOM_BLOCK, EdgeStore
@@ -70,7 +70,7 @@ class EdgeIntake(Intake):
 
     # Leases
 
-    async def _look_up(self, digest: str) -> ReportOpener | None:
+    async def _look_up(self, digest: str) -> IntakeOpener | None:
         """Lease the keys of a collection of this database; None if it takes no reports here.
 
         The hub is asked about collections that exist, and once a second, so that calls of strangers
@@ -266,7 +266,7 @@ class EdgeIntake(Intake):
 
     # Reports
 
-    async def _entry(self, opener: ReportOpener, report: bytes) -> Entry:
+    async def _entry(self, opener: IntakeOpener, report: bytes) -> Entry:
         lease = self._leases.get(opener.digest)
         if lease is None:
             raise OpenerGone(NO_KEYS)
@@ -276,7 +276,7 @@ class EdgeIntake(Intake):
         ticket = content[TAG_BYTES : TAG_BYTES + LEASE_BYTES] if lease.sealing.ticket else b""
         return Entry(tag, ticket, content[TAG_BYTES + LEASE_BYTES :], lease.lease)
 
-    async def put(self, opener: ReportOpener, report: bytes) -> Verdict:
+    async def put(self, opener: IntakeOpener, report: bytes) -> Verdict:
         try:
             async with asyncio.timeout(ANSWER_SECONDS):
                 verdict = await super().put(opener, report)

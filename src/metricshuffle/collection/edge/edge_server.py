@@ -17,7 +17,7 @@ from metricshuffle.collection.hub.lease_office import LEASE_SECONDS, LeaseOffice
 from metricshuffle.collection.hub.lease_server import HubLink, LeaseIdentity, leasing
 from metricshuffle.collection.keys import KeyFolder
 from metricshuffle.collection.memory import forbid_memory_dumps, locked_memory
-from metricshuffle.collection.shuffler.ingest import Intake, ReportOpener
+from metricshuffle.collection.shuffler.ingest import Intake, IntakeOpener
 from metricshuffle.collection.shuffler.lifecycle import Shuffler
 from metricshuffle.collection.shuffler.log_events import EventLog, Log
 from metricshuffle.collection.shuffler.server import (
@@ -40,7 +40,7 @@ MAX_LEASE_SECONDS = 600.0
 class HubIntake(Intake):
     """Ingestion of a hub, which takes no reports: they are sent to an edge."""
 
-    async def opener(self, digest: str) -> ReportOpener | None:
+    async def opener(self, digest: str) -> IntakeOpener | None:
         raise StoreError("reports are sent to an edge.")
 
 

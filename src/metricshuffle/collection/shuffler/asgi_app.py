@@ -97,6 +97,7 @@ VERDICTS = {
     Verdict.SAME: STORED,
     Verdict.UNKNOWN_TICKET: Reply(403, "unknown ticket."),
     Verdict.SPENT_TICKET: Reply(409, "this ticket or token was used for another report."),
+    Verdict.KNOWN_BOX: Reply(409, "a part of this report belongs to another report."),
     Verdict.CLOSED: CLOSED,
     Verdict.FULL: Reply(429, "this collection has as many reports as it may take.", again=True),
 }
@@ -185,7 +186,7 @@ class Application:
                 for name, site in scope["headers"]
             ):
                 return FOREIGN_ORIGIN
-            size = opener.sealing.report_size
+            size = opener.size
             length = _length(scope["headers"])
             if length is None:
                 return NO_LENGTH

@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Protocol
 
 from metricshuffle.collection.admission_tokens import TokenVerifier
 from metricshuffle.collection.keys import CollectionKeys, KeyFolder
@@ -59,6 +60,23 @@ class NotOpenYet(MetricShuffleError):
     """The collection does not accept reports yet."""
 
 
+class IntakeOpener(Protocol):
+    """Opens reports of one collection or sum."""
+
+    @property
+    def digest(self) -> str: ...
+    @property
+    def origin(self) -> bytes:
+        """Site of the collection's own join page."""
+
+    @property
+    def size(self) -> int:
+        """Bytes of a report."""
+
+    def entry(self, report: bytes) -> Entry:
+        """Open a report and return what is stored of it; raises `NotOpened` for any defect."""
+
+
 @dataclass(frozen=True)
 class ReportOpener:
     """Opens reports of one collection, with the keys that open, tag and encrypt them."""
@@ -85,6 +103,10 @@ class ReportOpener:
             origin = b""
         verifier = collection.token_verifier
         return cls(collection.digest, collection.sealing, None, origin, verifier)
+
+    @property
+    def size(self) -> int:
+        return self.sealing.report_size
 
     def entry(self, report: bytes) -> Entry:
         """Open a report and return what is stored of it; raises `NotOpened` for any defect.
@@ -142,9 +164,9 @@ class Intake:
         self._folders = {*([keys.path] if keys is not None else []), *folders}
         self._least_free = least_free
         self._log = log
-        self._openers: dict[str, ReportOpener] = {}
+        self._openers: dict[str, IntakeOpener] = {}
         self._closed: set[str] = set()
-        self._lookups: dict[str, asyncio.Future[ReportOpener | None]] = {}
+        self._lookups: dict[str, asyncio.Future[IntakeOpener | None]] = {}
         self._checked_at = float("-inf")
         self._full = False
         self._has_trouble = False
@@ -158,7 +180,7 @@ class Intake:
 
     # Event loop
 
-    def known(self, digest: str) -> ReportOpener | None:
+    def known(self, digest: str) -> IntakeOpener | None:
         """Return the opener of a collection to which reports were sent before."""
         return self._openers.get(digest)
 
@@ -166,7 +188,7 @@ class Intake:
         """Return whether the collection is known to be closed, which is final."""
         return digest in self._closed
 
-    async def opener(self, digest: str) -> ReportOpener | None:
+    async def opener(self, digest: str) -> IntakeOpener | None:
         """Look up the opener of a collection; None if it accepts no reports here.
 
         `is_closed` says afterwards whether it is closed. Concurrent calls share one lookup.
@@ -177,10 +199,10 @@ class Intake:
             task.add_done_callback(lambda _: self._lookups.pop(digest, None))
         return await asyncio.shield(task)
 
-    async def _look_up(self, digest: str) -> ReportOpener | None:
+    async def _look_up(self, digest: str) -> IntakeOpener | None:
         return await asyncio.to_thread(self._find_opener, digest)
 
-    def _find_opener(self, digest: str) -> ReportOpener | None:
+    def _find_opener(self, digest: str) -> IntakeOpener | None:
         row = self.store.row(digest)
         if row is None or Collection(row.served).hop_index_of(row.key) != 0:
             return None
@@ -197,7 +219,7 @@ class Intake:
         """Return whether another report would be refused, because too many wait."""
         return self._queue.full() or self._bytes >= QUEUE_LIMIT_BYTES
 
-    async def put(self, opener: ReportOpener, report: bytes) -> Verdict:
+    async def put(self, opener: IntakeOpener, report: bytes) -> Verdict:
         """Open a report and store it; the verdict is durable.
 
         Raises: NotOpened; TokenRejected; Busy, NotOpenYet or StoreError if it cannot be stored now.
@@ -220,11 +242,11 @@ class Intake:
             await asyncio.to_thread(self._check_closed, opener)
         return answer
 
-    async def _entry(self, opener: ReportOpener, report: bytes) -> Entry:
+    async def _entry(self, opener: IntakeOpener, report: bytes) -> Entry:
         """Open a report."""
         return opener.entry(report)
 
-    def _check_closed(self, opener: ReportOpener) -> None:
+    def _check_closed(self, opener: IntakeOpener) -> None:
         """Raise if a report was rejected as too early; record whether the collection has ended.
 
         If the collection accepts reports by now, it was not open yet at that time.
@@ -265,13 +287,15 @@ class Intake:
             with suppress(OSError):
                 self._is_full()  # a full disk is logged by this call, not when a report arrives
             for digest in list(self._openers):
-                try:
-                    row = await asyncio.to_thread(self.store.row, digest)
-                except StoreError:
-                    continue
-                if row is None or row.state != "open":
-                    self._closed.add(digest)
-                    self._openers.pop(digest, None)
+                with suppress(StoreError):
+                    if await asyncio.to_thread(self._has_ended, digest):
+                        self._closed.add(digest)
+                        self._openers.pop(digest, None)
+
+    def _has_ended(self, digest: str) -> bool:
+        """Return whether a collection takes no reports any more, which is final."""
+        row = self.store.row(digest)
+        return row is None or row.state != "open"
 
     # Writer thread
 

@@ -160,6 +160,12 @@ class Listener:
         )
 
 
+class Driven(Protocol):
+    """Service whose collections are driven in a thread."""
+
+    def run(self, stop: threading.Event) -> None: ...
+
+
 class HttpServer(Protocol):
     """Parts of granian's server that are used here."""
 
@@ -223,7 +229,7 @@ class ShufflerServer:
                 shuffler.check_keys(self.abandon)
                 log(locked)
                 log_witnesses(shuffler, log)
-                intake = Intake(store, keys, folders=_folders_of(self.store), log=log)
+                intake = Intake(store, keys, folders=folders_of(self.store), log=log)
                 for warning in (self.listener.warning(listening), plain_hop_warning(self.after)):
                     if warning:
                         log(warning)
@@ -241,11 +247,15 @@ class ShufflerServer:
         ready: Callable[[str], None],
         log: EventLog,
         reload: Callable[[Log], None] | None = None,
+        application: Application | None = None,
     ) -> None:
-        """Serve; SIGHUP reads certificates again, those of TLS and those of `reload`."""
+        """Serve; SIGHUP reads certificates again, those of TLS and those of `reload`.
+
+        `application` is that of another role than a shuffler's.
+        """
         from metricshuffle.collection.shuffler.asgi_app import Application
 
-        application = Application(shuffler, intake, origins=self.origins, log=log)
+        application = application or Application(shuffler, intake, origins=self.origins, log=log)
         sampler = RefusalSampler(application.readiness, intake.is_busy)
         trouble = {} if shuffler is None else shuffler.trouble
         leases = None if shuffler is None else shuffler.leases
@@ -538,7 +548,7 @@ def _exit_after_deadline(log: Log) -> None:
 
 
 @contextlib.contextmanager
-def drive_collections(shuffler: Shuffler, log: Log) -> Iterator[None]:
+def drive_collections(shuffler: Driven, log: Log) -> Iterator[None]:
     """Drive collections in a thread inside the context."""
     stop = threading.Event()
 
@@ -573,7 +583,7 @@ def ignore_log_errors(log: Log) -> Log:
     return safe_log
 
 
-def _folders_of(store: str) -> tuple[Path, ...]:
+def folders_of(store: str) -> tuple[Path, ...]:
     """Folder of the database file, if the address names a file."""
     path = database_file(store)
     return () if path is None else (path.absolute().parent,)

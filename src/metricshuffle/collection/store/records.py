@@ -53,6 +53,8 @@ class Verdict(Enum):
     """The same bytes were stored before; the client gets the answer of `STORED`."""
     UNKNOWN_TICKET = "unknown ticket"
     SPENT_TICKET = "spent ticket"
+    KNOWN_BOX = "known box"
+    """An adder has the box under another name."""
     CLOSED = "closed"
     FULL = "full"
 
