@@ -20,6 +20,7 @@ from metricshuffle.cli.collection_options import (
     Delay,
     Extends,
     KeyFolders,
+    ObliviousHttp,
     Opens,
     Retention,
     Round,
@@ -87,6 +88,7 @@ def open_collection(
     asked_by: AskedBy = "",
     run_by: RunBy = None,
     same_person: SamePerson = False,
+    oblivious: ObliviousHttp = False,
     keys: KeyFolders = None,
     token_file: TokenFiles = None,
     as_json: Json = False,
@@ -137,6 +139,7 @@ def open_collection(
         admission=cast("Admission", admission),
         tickets=tickets or 0,
         apart=not same_person,
+        oblivious=oblivious,
     )
     servers = [validate_address(address, "--server") for address in server]
     names = list(run_by or [""] * len(servers))
@@ -186,8 +189,11 @@ def _opened(
         collections = []
         for part in range(1, opening.parts + 1):
             progress(f"part {part} of {opening.parts}")
-            hops = [operator.new_hop(name) for operator, name in zip(operators, names, strict=True)]
-            collections.append(opening.collection(part, hops))
+            made = [
+                operator.new_gateway_hop(name)
+                for operator, name in zip(operators, names, strict=True)
+            ]
+            collections.append(opening.collection(part, [hop for hop, _ in made], made[0][1]))
         return [
             _send_collection(opening, operators, collection_made, output, tickets_file)
             for collection_made, (output, tickets_file) in zip(collections, files, strict=True)

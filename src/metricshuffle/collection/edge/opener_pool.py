@@ -12,6 +12,7 @@ from metricshuffle.collection.edge.opener_process import (
     DONE,
     HEAD,
     NOT_OPENED,
+    OPEN_CAPSULE,
     OPEN_REPORT,
     PROLONG,
     TAKE_LEASE,
@@ -40,6 +41,7 @@ class HeldLease:
     wall: float
     """Times of both clocks when the lease was requested or renewed."""
     until: float
+    has_gateway: bool = False
 
     @property
     def deadline(self) -> tuple[float, float]:
@@ -58,6 +60,7 @@ class HeldLease:
                 "lease": self.lease.hex(),
                 "boot": boot,
                 "wall": wall,
+                "gateway": self.has_gateway,
                 "sizes": [sealing.payload, sealing.messages, sealing.ticket, sealing.hops],
             }
         ).encode()
@@ -198,16 +201,26 @@ class OpenerPool:
 
         Raises: NotOpened; OpenerGone if no process has the keys now.
         """
+        return await self._ask_next(OPEN_REPORT, lease + report)
+
+    async def opened_capsule(self, capsule: bytes) -> bytes:
+        """Open a capsule: its lease, encapsulated key, secret of the answer, and request.
+
+        Raises: NotOpened; OpenerGone.
+        """
+        return await self._ask_next(OPEN_CAPSULE, capsule)
+
+    async def _ask_next(self, kind: int, content: bytes) -> bytes:
         if not self._openers:
             raise OpenerGone("no process opens reports.")
         self._next += 1
         opener = self._openers[self._next % len(self._openers)]
-        status, content = await opener.ask(OPEN_REPORT, lease + report)
+        status, answer = await opener.ask(kind, content)
         if status == NOT_OPENED:
-            raise NotOpened("this report cannot be opened.")
+            raise NotOpened("this cannot be opened.")
         if status != DONE:
             raise OpenerGone("the keys of this collection are not here now.")
-        return content
+        return answer
 
 
 async def _take_lease(openers: list[OpenerHandle], lease: HeldLease) -> bool:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import os
+import secrets
 import struct
 import sys
 import threading
@@ -17,6 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
+from metricshuffle.collection.capsules import GatewayKey
 from metricshuffle.collection.hub.lease_office import LeaseDenied, boot_and_wall
 from metricshuffle.collection.hub.lease_server import HubLink, HubUnreachable, LeaseIdentity
 from metricshuffle.collection.keys import LEASE_BYTES, TAG_BYTES, LeaseKeys
@@ -27,6 +29,7 @@ HEAD = struct.Struct("<IQB")
 TAKE_LEASE = 0
 OPEN_REPORT = 1
 PROLONG = 2
+OPEN_CAPSULE = 3
 """Kinds of requests."""
 DONE = 0
 NOT_OPENED = 1
@@ -44,6 +47,7 @@ class OpenLease:
     private: PrivateKey
     sealing: BoxFormat
     deadline: tuple[float, float]
+    gateway: GatewayKey | None = None
 
     def is_over(self) -> bool:
         return any(not now < end for now, end in zip(boot_and_wall(), self.deadline, strict=True))
@@ -86,6 +90,8 @@ class Opener:
                 return DONE, lease.opened(content[LEASE_BYTES:])
             except NotOpened:
                 return NOT_OPENED, b""
+        if kind == OPEN_CAPSULE:
+            return self._open_capsule(content)
         document = json.loads(content)
         number = bytes.fromhex(document["lease"])
         deadline = (float(document["boot"]), float(document["wall"]))
@@ -99,8 +105,25 @@ class Opener:
             return NO_LEASE, b""
         keys = LeaseKeys.from_json(answer)
         sealing = BoxFormat(keys.digest, *document["sizes"])
-        self._leases[number] = OpenLease(keys, keys.private, sealing, deadline)
+        gateway = GatewayKey(keys.gateway) if document["gateway"] else None
+        self._leases[number] = OpenLease(keys, keys.private, sealing, deadline, gateway)
         return DONE, b""
+
+    def _open_capsule(self, capsule: bytes) -> tuple[int, bytes]:
+        """Open a capsule by any lease, in random order as in `Intake.open_capsule`."""
+        leases = list(self._leases.items())
+        secrets.SystemRandom().shuffle(leases)
+        for number, lease in leases:
+            if lease.gateway is None:
+                continue
+            if lease.is_over():
+                os._exit(OVER_EXIT_CODE)
+            try:
+                request, answer = lease.gateway.opened(capsule)
+            except NotOpened:
+                continue
+            return DONE, number + answer.enc + answer.secret + request
+        return NOT_OPENED, b""
 
 
 def read_frame(stream: BinaryIO) -> tuple[int, int, bytes] | None:

@@ -76,15 +76,23 @@ class Operator:
 
     def new_hop(self, name: str = "") -> Hop:
         """Create keys for a new collection at the shuffler; return its hop."""
+        return self.new_gateway_hop(name)[0]
+
+    def new_gateway_hop(self, name: str = "") -> tuple[Hop, str]:
+        """Create keys for a new collection; return the hop, and the key of its gateway.
+
+        Shufflers of an earlier version have no gateway: then its key is empty.
+        """
         answer = self._call("POST", "keys")
         try:
-            return Hop(
+            hop = Hop(
                 key=answer["key"],
                 release=answer["release"],
                 name=name,
                 url=self.url,
                 witness=answer.get("witness"),
             )
+            return hop, str(answer.get("gateway", ""))
         except (KeyError, InputError):
             raise InputError(
                 f"{self.url} does not answer as a shuffler does; see whether it is "
@@ -211,6 +219,8 @@ class Opening:
     tickets: int = 0
     """Number of tickets for each part."""
     apart: bool = True
+    oblivious: bool = False
+    """Whether reports may also come through a relay."""
 
     def __post_init__(self) -> None:
         task = self.task
@@ -247,8 +257,13 @@ class Opening:
         """Minimum number of reports of each part."""
         return fewest_honest(self.task) + self.colluders
 
-    def collection(self, part: int, hops: Sequence[Hop]) -> Collection:
-        """Collection of one part."""
+    def collection(self, part: int, hops: Sequence[Hop], gateway: str = "") -> Collection:
+        """Collection of one part; `gateway` is the key of the first hop's gateway."""
+        if self.oblivious and not gateway:
+            raise InputError(
+                f"{hops[0].url} has no gateway for reports through a relay; it runs an earlier "
+                "version."
+            )
         return Collection.new(
             self.task,
             round=self.round,
@@ -263,6 +278,7 @@ class Opening:
             delay=self.delay,
             admission=self.admission,
             retention=self.retention,
+            **({"gateway": gateway} if self.oblivious else {}),
         )
 
     def new_tickets(self) -> list[bytes]:

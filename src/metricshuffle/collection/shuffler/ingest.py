@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import queue
+import secrets
 import shutil
 import threading
 import time
@@ -16,7 +17,9 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from metricshuffle.collection.capsules import AnswerKey
 from metricshuffle.collection.keys import CollectionKeys, KeyFolder
+from metricshuffle.collection.oblivious_calls import ObliviousCalls
 from metricshuffle.collection.sealed_boxes import BoxFormat, NotOpened
 from metricshuffle.collection.shuffler.log_events import LogEvent
 from metricshuffle.collection.shuffler.readiness import SLOW, Check
@@ -68,6 +71,8 @@ class ReportOpener:
     """None at an edge, where other processes open reports."""
     origin: bytes = b""
     """Site of the collection's own join page."""
+    calls: ObliviousCalls | None = None
+    """Calls through the gateway of the collection, if it has one."""
 
     @classmethod
     def of(cls, row: CollectionRow, keys: CollectionKeys) -> ReportOpener:
@@ -80,7 +85,8 @@ class ReportOpener:
         except ValueError:
             # A browser cannot open this address, so there is no join page.
             origin = b""
-        return cls(collection.digest, collection.sealing, None, origin)
+        calls = ObliviousCalls(collection) if collection.terms.gateway else None
+        return cls(collection.digest, collection.sealing, None, origin, calls)
 
     def entry(self, report: bytes) -> Entry:
         """Open a report and return what is stored of it; raises `NotOpened` for any defect.
@@ -99,6 +105,15 @@ class ReportOpener:
             self.keys.ticket_hash(ticket) if ticket else b"",
             self.keys.hidden(tag, b"".join(boxes)),
         )
+
+
+@dataclass(frozen=True)
+class OpenedCapsule:
+    """Request that came through a relay, for the collection whose key opened it."""
+
+    opener: ReportOpener
+    request: bytes
+    answer: AnswerKey
 
 
 IntakeResult = Verdict | StoreError
@@ -137,6 +152,8 @@ class Intake:
         self._least_free = least_free
         self._log = log
         self._openers: dict[str, ReportOpener] = {}
+        self._gateways: dict[str, ReportOpener] = {}
+        self._gateways_at = float("-inf")
         self._closed: set[str] = set()
         self._lookups: dict[str, asyncio.Future[ReportOpener | None]] = {}
         self._checked_at = float("-inf")
@@ -185,6 +202,40 @@ class Intake:
             raise StoreError("the keys of this collection are not here.")
         opener = self._openers[digest] = ReportOpener.of(row, keys)
         return opener
+
+    async def capsule_sizes(self) -> set[int]:
+        """Lengths of capsules for the collections that have a gateway here now."""
+        if time.monotonic() - self._gateways_at > CHECK_INTERVAL_SECONDS:
+            self._gateways_at = time.monotonic()
+            self._gateways = await asyncio.to_thread(self._find_gateways)
+        return {opener.calls.capsule_size for opener in self._gateways.values() if opener.calls}
+
+    def _find_gateways(self) -> dict[str, ReportOpener]:
+        """Openers of the collections with a gateway whose keys are here, also of closed ones."""
+        openers = {}
+        for row in self.store.rows():
+            if row.state not in ("open", "sealed") or b'"gateway"' not in row.served:
+                continue
+            opener = self._gateways.get(row.digest)
+            if opener is None and Collection(row.served).hop_index_of(row.key) == 0:
+                keys = None if self.keys is None else self.keys.of(row.key)
+                opener = None if keys is None else ReportOpener.of(row, keys)
+            if opener is not None and opener.calls is not None:
+                openers[row.digest] = opener
+        return openers
+
+    async def open_capsule(self, capsule: bytes) -> OpenedCapsule:
+        """Open a capsule with the key of any collection; raises `NotOpened` if none does.
+
+        Keys are tried in random order, so that the time tells nothing about the collection.
+        """
+        openers = list(self._gateways.values())
+        secrets.SystemRandom().shuffle(openers)
+        for opener in openers:
+            if opener.keys is not None:
+                with suppress(NotOpened):
+                    return OpenedCapsule(opener, *opener.keys.gateway.opened(capsule))
+        raise NotOpened("this capsule cannot be opened.")
 
     def is_busy(self) -> bool:
         """Return whether another report would be refused, because too many wait."""
