@@ -184,16 +184,20 @@ class Running:
         lasts: float = 600,
         tickets: Sequence[bytes] = (),
         analyst: AnalystKey | None = None,
+        oblivious: bool = False,
         **terms: Any,
     ) -> Collection:
         """Collection that only this shuffler has opened."""
         operator = self.operator
+        hop, gateway = operator.new_gateway_hop()
+        if oblivious:
+            terms["gateway"] = gateway
         now = int(time.time())
         collection = Collection.new(
             task or load_task(),
             **{
                 "round": 1,
-                "hops": [operator.new_hop()],
+                "hops": [hop],
                 "analyst": analyst_of((analyst or AnalystKey.new()).public),
                 "colluders": 0,
                 "opens": instant(now),

@@ -73,7 +73,8 @@ def test_messages_of_the_vectors(case: dict[str, Any]) -> None:
     message: BinaryRequest | BinaryResponse
     if "control" in case:
         message = BinaryRequest.decoded(encoded)
-        assert message == BinaryRequest(*case["control"], headers, content)
+        method, scheme, authority, path = case["control"]
+        assert message == BinaryRequest(method, scheme, authority, path, headers, content)
     else:
         message = BinaryResponse.decoded(encoded)
         assert message == BinaryResponse(case["status"], headers, content)

@@ -124,6 +124,17 @@ Decline = Annotated[
         ),
     ),
 ]
+RelayAddress = Annotated[
+    str,
+    typer.Option(
+        "--relay",
+        metavar="URL",
+        help=(
+            "Send through a relay of another party (Oblivious HTTP), so that the shuffler does not "
+            "learn your address; COLLECTION must be a file."
+        ),
+    ),
+]
 PinnedDigest = Annotated[
     str | None,
     typer.Option(
@@ -161,6 +172,7 @@ def submit(
     digest: PinnedDigest = None,
     believe: Believe = False,
     patience: Patience = RETRY_SECONDS,
+    relay: RelayAddress = "",
     as_json: Json = False,
 ) -> None:
     """Take part: verify the collection, randomize, seal and send. Only sealed reports are sent.
@@ -188,7 +200,12 @@ def submit(
             "name a file with --outbox, which keeps sealed reports until the shuffler has them."
         )
     with Client(
-        [collection, *(part or [])], outbox, believe, digest=digest, patience=patience
+        [collection, *(part or [])],
+        outbox,
+        believe,
+        digest=digest,
+        patience=patience,
+        relay=relay,
     ) as client:
         require_for_places(client.task.query)
         tickets = client.checked_tickets(

@@ -24,10 +24,9 @@ class MalformedMessage(MetricShuffleError):
 
 def _number(value: int) -> bytes:
     """Integer of variable length (RFC 9000, 16)."""
-    for power, limit in enumerate((2**6, 2**14, 2**30, 2**62)):
-        if value < limit:
-            size = 2**power
-            return (value + (power << (8 * size - 2))).to_bytes(size, "big")
+    for prefix, size in enumerate((1, 2, 4, 8)):
+        if value < 1 << (8 * size - 2):
+            return (value + (prefix << (8 * size - 2))).to_bytes(size, "big")
     raise ValueError(value)
 
 
@@ -63,7 +62,7 @@ class MessageReader:
 
     def number(self) -> int:
         first = self.take(1)[0]
-        size = 2 ** (first >> 6)
+        size = 1 << (first >> 6)
         value = first & 0x3F
         for byte in self.take(size - 1):
             value = 256 * value + byte

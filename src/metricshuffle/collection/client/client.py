@@ -22,6 +22,7 @@ from metricshuffle.collection.client.http_client import (
     EXTRA,
     NotStored,
     SubmissionResult,
+    checked_relay,
     fetch_collection,
     run_sync,
 )
@@ -58,6 +59,8 @@ class Client(Brief):
         believe: skip recomputing the guarantee before anything is randomized.
         digest: pinned digest of the collection.
         patience: seconds for which a report is sent again.
+        relay: address of another party's relay, through which reports are sent so that the shuffler
+            does not learn your address; the collection must be a file then.
     """
 
     def __init__(
@@ -68,6 +71,7 @@ class Client(Brief):
         *,
         digest: str | None = None,
         patience: float = PATIENCE,
+        relay: str = "",
     ) -> None:
         several = isinstance(collection, Sequence) and not isinstance(collection, str)
         self._sources: list[CollectionSource] = list(collection) if several else [collection]  # type: ignore[arg-type, list-item]
@@ -78,6 +82,12 @@ class Client(Brief):
             raise InputError(
                 f"{argument('patience')} must be a number of seconds, 0 or more, got {patience!r}."
             )
+        if relay and any(map(_is_address, self._sources)):
+            raise InputError(
+                f"with {argument('relay')} give the file of the collection, from another source "
+                "than its shuffler: fetching it there would show your address."
+            )
+        self._relay = relay
         self._outbox_path = _outbox_of(self._sources, outbox)
         self._believe = believe
         self._digest = digest
@@ -138,6 +148,8 @@ class Client(Brief):
         for collection in collections:
             collection.check()
         check_split(collections)
+        if self._relay:
+            checked_relay(self._relay, collections)
         self._collections = tuple(collections)
 
     async def _prepare(self) -> None:
@@ -273,7 +285,9 @@ class Client(Brief):
             raise InputError(
                 f"concurrency must be a whole number from 1 to 1000, got {concurrency!r}."
             )
-        return Submitting(self._collections, self.outbox, self._patience, concurrency, tell)
+        return Submitting(
+            self._collections, self.outbox, self._patience, concurrency, tell, self._relay
+        )
 
     def checked_tickets(self, tickets: Sequence[str | bytes]) -> list[bytes]:
         """Parse tickets; raises if the collection takes reports without tickets."""

@@ -10,15 +10,24 @@ import secrets
 import ssl
 import threading
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Literal, TypeVar
 
+from metricshuffle.collection.binary_http import BinaryResponse, MalformedMessage
+from metricshuffle.collection.capsules import CAPSULE_TYPE
+from metricshuffle.collection.oblivious_calls import ObliviousCalls
 from metricshuffle.collection.recipes import JsonObject
-from metricshuffle.collection.terms import MAX_COLLECTION_BYTES, Collection, parse_time
-from metricshuffle.errors import MetricShuffleError, PlanError, require
+from metricshuffle.collection.sealed_boxes import NotOpened
+from metricshuffle.collection.terms import (
+    MAX_COLLECTION_BYTES,
+    Collection,
+    origin_of,
+    parse_time,
+)
+from metricshuffle.errors import InputError, MetricShuffleError, PlanError, require
 
 if TYPE_CHECKING:
     import httpx
@@ -27,6 +36,7 @@ Outcome = TypeVar("Outcome")
 EXTRA = "client"
 DIGEST = re.compile("[0-9a-f]{64}")
 ADDRESS = re.compile(f"(https?://.+?)/?(?:/(?:v1/collections|join)/({DIGEST.pattern}))?/?")
+RELAY = re.compile(r"https?://[^\s/?#@]+(/[^\s#]*)?")
 CONNECT_SECONDS = 10.0
 READ_SECONDS = 30.0
 FIRST_PAUSE_SECONDS = 0.2
@@ -72,14 +82,22 @@ class SubmissionResult:
         return self.code in (UNKNOWN_TICKET, SPENT_TICKET)
 
 
+LATE_AT_GATEWAY = SubmissionResult(
+    "late",
+    "This collection is over, and its shuffler cannot open reports any more that come through a "
+    "relay; it is not known whether this report was in time.",
+)
+
+
 class Sender:
     """Sends reports over open connections, each for up to `patience` seconds; follows no redirects.
 
     Once nothing has succeeded for `patience` seconds, further reports are not tried one by one.
     """
 
-    def __init__(self, patience: float) -> None:
+    def __init__(self, patience: float, relay: str = "") -> None:
         self._patience = patience
+        self._relay = relay
         self._failing_since: float | None = None
         self._failed: tuple[float, SubmissionResult] | None = None
 
@@ -101,7 +119,11 @@ class Sender:
             content = await report()
             if content is None:
                 return None
-            answer, retry_after = await post_report(client, collection, content)
+            answer, retry_after = (
+                await relay_report(client, collection, content, self._relay)
+                if self._relay
+                else await post_report(client, collection, content)
+            )
             now = time.monotonic()
             if answer.status != "waiting" or (answer.code and answer.code not in RETRY_STATUSES):
                 self._failing_since = None
@@ -150,7 +172,44 @@ async def post_report(
             "waiting", unreachable_text(collection.terms.hops[0].url, error)
         ), NO_RETRY if is_untrusted_certificate(error) else 0.0
     return interpret_status(collection, response.status_code, message), retry_after_seconds(
-        response
+        response.headers.get("retry-after", "")
+    )
+
+
+async def relay_report(
+    client: httpx.AsyncClient, collection: Collection, report: bytes, relay: str
+) -> tuple[SubmissionResult, float]:
+    """Make one attempt through a relay, in a new capsule; see `post_report`.
+
+    Only what the gateway encrypted is the shuffler's answer; a relay can forge everything else.
+    """
+    import httpx
+
+    calls = ObliviousCalls(collection)
+    capsule, key = calls.configuration.sealed(calls.reporting(report).encoded(calls.request_size))
+    headers = {"content-type": CAPSULE_TYPE}
+    try:
+        async with client.stream("POST", relay, content=capsule, headers=headers) as response:
+            data = await read_answer(response)
+    except httpx.HTTPError as error:
+        is_final = is_untrusted_certificate(error)
+        result = SubmissionResult("waiting", unreachable_text(relay, error))
+        return result, NO_RETRY if is_final else 0.0
+    if response.status_code == 400 and time.time() >= parse_time(collection.terms.extends):
+        return LATE_AT_GATEWAY, 0.0
+    try:
+        inner = BinaryResponse.decoded(key.opened(data if response.status_code == 200 else b""))
+    except (NotOpened, MalformedMessage):
+        text = (
+            f"{relay} did not pass the report on, or its shuffler could not open it: it answers "
+            f"{response.status_code}, without an answer of the shuffler."
+        )
+        return SubmissionResult("waiting", text), retry_after_seconds(
+            response.headers.get("retry-after", "")
+        )
+    message = _error_text(inner.status, _json_object(inner.content))
+    return interpret_status(collection, inner.status, message), retry_after_seconds(
+        inner.header("retry-after")
     )
 
 
@@ -204,8 +263,8 @@ def interpret_status(collection: Collection, code: int, message: str) -> Submiss
     )
 
 
-async def answer_of(response: httpx.Response) -> JsonObject:
-    """JSON object of an answer; empty if it is anything else or too long.
+async def read_answer(response: httpx.Response) -> bytes:
+    """Body of an answer; empty if it is too long.
 
     Reading to the end keeps the connection open.
     """
@@ -213,7 +272,16 @@ async def answer_of(response: httpx.Response) -> JsonObject:
     async for part in response.aiter_bytes():
         data += part
         if len(data) > MAX_ANSWER_BYTES:
-            return {}
+            return b""
+    return data
+
+
+async def answer_of(response: httpx.Response) -> JsonObject:
+    """JSON object of an answer; empty if it is anything else or too long."""
+    return _json_object(await read_answer(response))
+
+
+def _json_object(data: bytes) -> JsonObject:
     try:
         answer = json.loads(data)
     except (ValueError, RecursionError):
@@ -223,16 +291,18 @@ async def answer_of(response: httpx.Response) -> JsonObject:
 
 async def read_error(response: httpx.Response) -> str:
     """Printable error message of an answer; empty if there is none."""
-    answer = await answer_of(response)
-    message = answer.get("error") if response.status_code >= 400 else None
+    return _error_text(response.status_code, await answer_of(response))
+
+
+def _error_text(status: int, answer: JsonObject) -> str:
+    message = answer.get("error") if status >= 400 else None
     return (
         message[:MAX_SENTENCE_LENGTH] if isinstance(message, str) and message.isprintable() else ""
     )
 
 
-def retry_after_seconds(response: httpx.Response) -> float:
-    """Seconds of the Retry-After header; 0 without one, or if it is not in seconds."""
-    header = response.headers.get("retry-after", "")
+def retry_after_seconds(header: str) -> float:
+    """Seconds of a Retry-After header; 0 if it is empty or not in seconds."""
     return float(header) if header.isascii() and header.isdigit() and len(header) < 7 else 0.0
 
 
@@ -278,6 +348,26 @@ def _ssl_context() -> ssl.SSLContext:
     """Trusted certificates, read once."""
     context: ssl.SSLContext = require("httpx", EXTRA).create_ssl_context()
     return context
+
+
+def checked_relay(relay: str, collections: Iterable[Collection]) -> str:
+    """Return the address of a relay, if it is another party's and all collections have gateways."""
+    try:
+        origin = origin_of(relay)
+    except ValueError:
+        origin = ""
+    if not relay.isascii() or not relay.isprintable() or not RELAY.fullmatch(relay):
+        raise InputError(
+            f"a relay must have an address like https://relay.example/path, got {relay[:80]!r}."
+        )
+    for collection in collections:
+        _ = ObliviousCalls(collection).configuration
+        if origin == origin_of(collection.terms.hops[0].url):
+            raise InputError(
+                f"{origin} is the shuffler itself, which would learn your address; a relay is run "
+                "by another party."
+            )
+    return relay
 
 
 def parse_collection_address(address: str, digest: str | None) -> tuple[str, str]:

@@ -21,7 +21,12 @@ from metricshuffle.collection.hub.lease_server import CALL_SECONDS, HubLink, Hub
 from metricshuffle.collection.keys import LEASE_BYTES, TAG_BYTES
 from metricshuffle.collection.recipes import JsonObject
 from metricshuffle.collection.sealed_boxes import KEY_BYTES, NotOpened
-from metricshuffle.collection.shuffler.ingest import Intake, OpenedCapsule, ReportOpener
+from metricshuffle.collection.shuffler.ingest import (
+    Intake,
+    OpenedCapsule,
+    ReportOpener,
+    largest_capsule,
+)
 from metricshuffle.collection.shuffler.log_events import LogEvent, failure_text
 from metricshuffle.collection.shuffler.readiness import DRAINING, Check
 from metricshuffle.collection.store.part_store import ROOM_BLOCK, EdgeStore
@@ -244,9 +249,8 @@ class EdgeIntake(Intake):
 
     # Reports
 
-    async def capsule_sizes(self) -> set[int]:
-        openers = list(self._openers.values())
-        return {opener.calls.capsule_size for opener in openers if opener.calls is not None}
+    async def largest_capsule(self) -> int:
+        return largest_capsule(list(self._openers.values()))
 
     async def open_capsule(self, capsule: bytes) -> OpenedCapsule:
         """Open a capsule; raises `StoreError` if its keys may be missing only for now."""

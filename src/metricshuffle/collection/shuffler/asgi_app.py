@@ -15,10 +15,12 @@ from typing import TYPE_CHECKING
 
 from metricshuffle.collection.binary_http import BinaryRequest, BinaryResponse, MalformedMessage
 from metricshuffle.collection.capsules import (
+    ADDED_TO_REQUEST,
     ANSWER_TYPE,
     CAPSULE_TYPE,
     GATEWAY_PATH,
     KEY_PROBLEM,
+    PADDING_BYTES,
     SHORT_ANSWER_BYTES,
     padded_size,
 )
@@ -252,7 +254,12 @@ class Application:
         if scope["method"] != "POST":
             return NO_CAPSULE_POSTED
         is_capsule = (b"content-type", CAPSULE_TYPE.encode()) in scope["headers"]
-        if not is_capsule or _length(scope["headers"]) not in await self._intake.capsule_sizes():
+        size = _length(scope["headers"]) or 0
+        if (
+            not is_capsule
+            or not ADDED_TO_REQUEST < size <= await self._intake.largest_capsule()
+            or (size - ADDED_TO_REQUEST) % PADDING_BYTES
+        ):
             return NO_CAPSULE
         try:
             opened = await self._intake.open_capsule(await self._read_body(receive))

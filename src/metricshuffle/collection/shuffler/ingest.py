@@ -116,6 +116,11 @@ class OpenedCapsule:
     answer: AnswerKey
 
 
+def largest_capsule(openers: Iterable[ReportOpener]) -> int:
+    """Length of the longest capsule for these collections; 0 without any."""
+    return max((opener.calls.capsule_size for opener in openers if opener.calls), default=0)
+
+
 IntakeResult = Verdict | StoreError
 
 
@@ -203,12 +208,12 @@ class Intake:
         opener = self._openers[digest] = ReportOpener.of(row, keys)
         return opener
 
-    async def capsule_sizes(self) -> set[int]:
-        """Lengths of capsules for the collections that have a gateway here now."""
+    async def largest_capsule(self) -> int:
+        """Length of the longest capsule for collections that have a gateway here; 0 without any."""
         if time.monotonic() - self._gateways_at > CHECK_INTERVAL_SECONDS:
             self._gateways_at = time.monotonic()
             self._gateways = await asyncio.to_thread(self._find_gateways)
-        return {opener.calls.capsule_size for opener in self._gateways.values() if opener.calls}
+        return largest_capsule(self._gateways.values())
 
     def _find_gateways(self) -> dict[str, ReportOpener]:
         """Openers of the collections with a gateway whose keys are here, also of closed ones."""
