@@ -5,14 +5,14 @@
 
 from __future__ import annotations
 
+import http.client
 import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-
-import httpx
+from urllib.parse import urlsplit
 
 from metricshuffle.collection.capsules import CAPSULE_TYPE, GATEWAY_PATH
 
@@ -43,11 +43,17 @@ class RunningRelay:
 
 def forward_to(shuffler: str) -> Callable[[bytes], Forwarded]:
     """Pass capsules on to the gateway of a shuffler, with nothing of the client."""
-    client = httpx.Client(timeout=30, headers={"user-agent": "", "content-type": CAPSULE_TYPE})
+    address = urlsplit(shuffler)
 
     def forward(capsule: bytes) -> Forwarded:
-        answer = client.post(shuffler + GATEWAY_PATH, content=capsule)
-        return answer.status_code, answer.headers, answer.content
+        connection = http.client.HTTPConnection(address.hostname or "", address.port, timeout=30)
+        try:
+            connection.request("POST", GATEWAY_PATH, capsule, {"content-type": CAPSULE_TYPE})
+            answer = connection.getresponse()
+            headers = {name.lower(): value for name, value in answer.getheaders()}
+            return answer.status, headers, answer.read()
+        finally:
+            connection.close()
 
     return forward
 
