@@ -340,11 +340,14 @@ def collections() -> Json:
         },
     }
     valid["two hops and three piles"] = terms(2, **piled)
+    gateway = "000020" + public_of(named_bytes("gateway")).hex() + "000400010001"
+    valid["a gateway"] = terms(format="metricshuffle-collection/2", gateway=gateway)
     hop = terms()["hops"][0]
     refused = {
         "C7": {
             "the format of piles without piles": terms(format="metricshuffle-collection/2"),
             "piles without their format": terms(piles=3),
+            "a gateway without its format": terms(gateway=gateway),
             "piles that do not divide the messages": terms(**{**piled, "piles": 2}),
         },
         "C2": {
@@ -685,6 +688,21 @@ def oblivious() -> Json:
         "messages": MESSAGES_9292 + messages,
         "malformed": [{"name": name, "encoded": data.hex()} for name, data in malformed.items()],
         "capsules": capsules,
+        "refused": [
+            {"name": name, "configuration": configuration}
+            for name, configuration in {
+                "it is empty": "00",
+                "another KEM": "000010" + "04" * 65 + "000400010001",
+                "another AEAD only": capsules[1]["configuration"][:-1] + "3",
+                "a key that is cut short": capsules[1]["configuration"][:-2],
+            }.items()
+        ],
+        "forged": [
+            {"name": "the answer to another capsule", "answer": capsules[2]["answer"]},
+            {"name": "a response that is not encrypted", "answer": capsules[1]["response"]},
+            {"name": "nothing", "answer": ""},
+            {"name": "a changed bit", "answer": capsules[1]["answer"][:-1] + "0"},
+        ],
     }
 
 

@@ -69,6 +69,12 @@ test('capsules of RFC 9458 and of the specification', { skip }, async () => {
     await assert.rejects(made.key.opened(bytesOf(answer).slice(0, 9)), RelayError);
     await assert.rejects(sealCapsule(bytesOf(`${configuration}00`), bytesOf(request)), RelayError);
   }
+  for (const { name, configuration } of vectors.refused) {
+    await assert.rejects(sealCapsule(bytesOf(configuration), new Uint8Array(1024)), RelayError, name);
+  }
+  const { configuration, ephemeral, request } = vectors.capsules[1];
+  const { key } = await sealCapsule(bytesOf(configuration), bytesOf(request), await pairOf(ephemeral));
+  for (const { name, answer } of vectors.forged) await assert.rejects(key.opened(bytesOf(answer)), RelayError, name);
   const random = await Promise.all([0, 1].map(() => sealCapsule(bytesOf(vectors.capsules[1].configuration), new Uint8Array(1024))));
   assert.notEqual(hexOf(random[0].capsule.slice(7, 39)), hexOf(random[1].capsule.slice(7, 39)));
 });

@@ -85,6 +85,10 @@ class KeyConfiguration:
             )
 
     @property
+    def id(self) -> int:
+        return self.encoded[0]
+
+    @property
     def public(self) -> bytes:
         return self.encoded[1 + len(KEM_ID) :][:KEY_BYTES]
 

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
+from metricshuffle.collection.conformance.capsule_checks import capsule_checks
 from metricshuffle.collection.conformance.requirements import (
     ConformanceLine,
     NotConforming,
@@ -34,8 +35,9 @@ ENC_BYTES = 32
 
 def check_vectors(folder: Path) -> Iterable[ConformanceLine]:
     """Check all vectors of a folder, and yield a line for each requirement they cover."""
-    boxes, payloads, collections, outputs = (
-        _read(folder / f"{name}.json") for name in ("boxes", "payloads", "collections", "outputs")
+    names = ("boxes", "payloads", "collections", "outputs", "oblivious")
+    boxes, payloads, collections, outputs, oblivious = (
+        _read(folder / f"{name}.json") for name in names
     )
     checks: list[NumberedCheck] = []
     for case in boxes["cases"]:
@@ -56,6 +58,7 @@ def check_vectors(folder: Path) -> Iterable[ConformanceLine]:
     checks += [
         ("R4", partial(_check_countersignature, case)) for case in outputs["countersignatures"]
     ]
+    checks += capsule_checks(oblivious)
     return lines_of("vectors", checks)
 
 
