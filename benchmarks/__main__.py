@@ -25,6 +25,7 @@ SUBJECTS = (
     "shuffle",
     "clients",
     "dummy_boxes",
+    "oblivious",
     "web",
     "scale",
 )

@@ -6,7 +6,7 @@ have one length too, except for the collection itself.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from urllib.parse import urlsplit
 
@@ -32,18 +32,16 @@ class ObliviousCalls:
             )
         return KeyConfiguration(bytes.fromhex(gateway))
 
-    def _request(self, method: str, path: str, content: bytes = b"") -> BinaryRequest:
-        parts = urlsplit(self.collection.url)
-        return BinaryRequest(method, parts.scheme, parts.netloc, parts.path + path, (), content)
-
-    @property
+    @cached_property
     def fetching(self) -> BinaryRequest:
         """Request for the collection."""
-        return self._request("GET", "")
+        parts = urlsplit(self.collection.url)
+        return BinaryRequest("GET", parts.scheme, parts.netloc, parts.path)
 
     def reporting(self, report: bytes) -> BinaryRequest:
         """Request that sends a report."""
-        return self._request("POST", "/reports", report)
+        path = f"{self.fetching.path}/reports"
+        return replace(self.fetching, method="POST", path=path, content=report)
 
     @cached_property
     def request_size(self) -> int:
@@ -56,11 +54,17 @@ class ObliviousCalls:
         return self.request_size + ADDED_TO_REQUEST
 
     def is_fetching(self, request: BinaryRequest) -> bool:
-        return _target(request) == _target(self.fetching)
+        return self._is_here(request) and (request.method, request.path) == (
+            "GET",
+            self.fetching.path,
+        )
 
     def is_reporting(self, request: BinaryRequest) -> bool:
-        return _target(request) == _target(self.reporting(b""))
+        return self._is_here(request) and (request.method, request.path) == (
+            "POST",
+            f"{self.fetching.path}/reports",
+        )
 
-
-def _target(request: BinaryRequest) -> tuple[str, str, str, str]:
-    return request.method, request.scheme, request.authority, request.path
+    def _is_here(self, request: BinaryRequest) -> bool:
+        here = self.fetching
+        return (request.scheme, request.authority) == (here.scheme, here.authority)
