@@ -232,11 +232,7 @@ def malformed(chance: random.Random, collections: list[Collection]) -> tuple[byt
         lambda: good + chance.randbytes(chance.randrange(1, 2000)),
         lambda: GatewayKey(PrivateKey.new().data).configuration.sealed(encoded)[0],
         lambda: calls.configuration.sealed(encoded[:-1])[0],
-        lambda: (
-            calls.configuration.sealed(bytes(calls.request_size + 1024))[0]
-            if collection is collections[-1]
-            else b""
-        ),
+        lambda: calls.configuration.sealed(bytes(calls.request_size + 1024))[0],
         lambda: calls.configuration.sealed(plain.encoded())[0],
         lambda: bytes(chance.randrange(2**16)),
         lambda: chance.randbytes(1) + good[1:] if chance.random() < 0.99 else b"",

@@ -25,7 +25,7 @@ from metricshuffle.collection.client.client import Client
 from metricshuffle.collection.client.http_client import NotStored
 from metricshuffle.collection.oblivious_calls import ObliviousCalls
 from metricshuffle.collection.store.sql_store import Store
-from metricshuffle.collection.terms import Collection
+from metricshuffle.collection.terms import Collection, canonical
 from metricshuffle.errors import InputError, PlanError
 
 ANSWER = SHORT_ANSWER_BYTES + ADDED_TO_ANSWER
@@ -143,7 +143,7 @@ def test_after_the_end_a_report_that_cannot_be_opened_is_late(
         "extends": "2020-01-02T00:00:00Z",
     }
     path = tmp_path / "collection.json"
-    path.write_text(json.dumps(ended, sort_keys=True, separators=(",", ":"), ensure_ascii=False))
+    path.write_bytes(canonical(ended))
     relay.answers = [400]
     with client_of(path, relay) as client, pytest.raises(NotStored) as caught:
         client.submit(3)
@@ -172,6 +172,10 @@ def test_what_would_show_the_address_is_refused(service: Service, tmp_path: Path
     plain = saved(service.opened(task=small_task(), round=2), tmp_path)
     with pytest.raises(PlanError, match="--oblivious"):
         Client(plain, relay=relay).submit(3)
+    weak = json.loads(collection.served) | {"gateway": "000020" + "00" * 32 + "000400010001"}
+    path.write_bytes(canonical(weak))
+    with pytest.raises(PlanError, match="invalid public key"):
+        Client(path, relay=relay).submit(3)
     assert not (tmp_path / "submissions.outbox").exists()
 
 

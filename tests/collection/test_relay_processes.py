@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 import re
 import ssl
@@ -16,15 +17,19 @@ from tests.collection.conftest import small_task
 from tests.collection.many_hosts import many_hosts, write_identities
 from tests.collection.postgres_pair import PostgresPair, new_database
 from tests.collection.relay import forward_to, relaying
-from tests.collection.running import report_of, run_aside
+from tests.collection.running import report_of, run_aside, running
 from tests.collection.test_gateway import malformed
 from tests.collection.test_operating_processes import free_port, nginx
 from tests.collection.test_operating_processes import pair as two_processes
 from tests.collection.test_server_processes import certificate
+from typer.testing import CliRunner
 
+from metricshuffle.cli.command_group import app
 from metricshuffle.collection.capsules import CAPSULE_TYPE, GATEWAY_PATH, KEY_PROBLEM
 from metricshuffle.collection.client.client import Client
+from metricshuffle.collection.keys import AnalystKey
 from metricshuffle.collection.oblivious_calls import ObliviousCalls
+from metricshuffle.collection.terms import Collection
 
 pytestmark = pytest.mark.thorough
 ROOT = Path(__file__).parents[2]
@@ -155,3 +160,28 @@ def test_edges_open_capsules_and_answer_malformed_ones_alike(
         assert status == 400
         assert KEY_PROBLEM.encode() in body
         assert "bug" not in "".join(edge.log for edge in hosts.edges)
+
+
+def test_the_operator_opens_a_collection_with_a_gateway(tmp_path: Path) -> None:
+    """By command; a second part has a key of its own."""
+    task = tmp_path / "task.json"
+    task.write_text(small_task().to_json())
+    with running(tmp_path / "shuffler", f"sqlite:///{tmp_path}/x.db") as shuffler:
+        words = ["collection", "open", str(task), "--server", shuffler.url, "--closes", "1h"]
+        words += ["--analyst", AnalystKey.new().public, "--colluders", "0", "--split", "2"]
+        words += ["--keys", str(shuffler.keys), "--output", str(tmp_path / "collection.json")]
+        shown = CliRunner().invoke(app, [*words, "--oblivious", "--json"])
+        assert shown.exit_code == 0, shown.output
+        parts = json.loads(shown.stdout)["parts"]
+        files = [Collection.load(part["output"]) for part in parts]
+        gateways = [part["gateway"] for part in parts]
+        assert gateways == [collection.terms.gateway for collection in files]
+        assert len(set(gateways)) == 2
+        paths = [part["output"] for part in parts]
+        with (
+            relaying(forward_to(shuffler.url)) as relay,
+            Client(paths, relay=relay.url, outbox=tmp_path / "outbox") as client,
+        ):
+            assert client.submit_many([1, 2, 3, 4]).complete
+        shown = CliRunner().invoke(app, [*words, "--round", "2"])
+        assert "gateway" not in shown.output

@@ -246,6 +246,7 @@ def _send_collection(
         "tickets_file": None if tickets_file is None else str(tickets_file),
         "join": f"{terms.hops[0].url}/join/{collection_made.digest}" if browser else None,
         "why_not_join": "" if browser else str(terms.recipe.get("why", "")),
+        "gateway": terms.gateway or None,
         "minimum": terms.minimum,
         "maximum": terms.maximum,
         "opens": terms.opens,
@@ -291,6 +292,11 @@ def _show_opened(opened: Sequence[dict[str, Any]], as_json: bool) -> None:
             *(
                 f"  is countersigned by the witness {witness['url']}, whose key is {witness['key']}"
                 for witness in summary["witnesses"]
+            ),
+            *(
+                [f"  takes reports through relays; the key of its gateway is {summary['gateway']}"]
+                if summary["gateway"]
+                else []
             ),
             f"  can be joined at {summary['join']}"
             if summary["join"]

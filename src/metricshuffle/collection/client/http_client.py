@@ -351,7 +351,7 @@ def _ssl_context() -> ssl.SSLContext:
 
 
 def checked_relay(relay: str, collections: Iterable[Collection]) -> str:
-    """Return the address of a relay, if it is another party's and all collections have gateways."""
+    """Return the address of a relay, if reports of all collections can be sent through it."""
     try:
         origin = origin_of(relay)
     except ValueError:
@@ -360,13 +360,20 @@ def checked_relay(relay: str, collections: Iterable[Collection]) -> str:
         raise InputError(
             f"a relay must have an address like https://relay.example/path, got {relay[:80]!r}."
         )
+    shufflers = set()
     for collection in collections:
-        _ = ObliviousCalls(collection).configuration
-        if origin == origin_of(collection.terms.hops[0].url):
-            raise InputError(
-                f"{origin} is the shuffler itself, which would learn your address; a relay is run "
-                "by another party."
-            )
+        ObliviousCalls(collection).configuration.sealed(b"")  # raises if its key is invalid
+        shufflers.add(origin_of(collection.terms.hops[0].url))
+    if origin in shufflers:
+        raise InputError(
+            f"{origin} is the shuffler itself, which would learn your address; a relay is run "
+            "by another party."
+        )
+    if len(shufflers) > 1:
+        raise InputError(
+            "these collections are at different shufflers, and a relay sends to one of them; send "
+            "without a relay, or take part in one collection."
+        )
     return relay
 
 

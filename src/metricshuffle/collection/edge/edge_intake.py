@@ -19,6 +19,7 @@ from metricshuffle.collection.hpke_context import AEAD_KEY_BYTES
 from metricshuffle.collection.hub.lease_office import LeaseDenied, boot_and_wall
 from metricshuffle.collection.hub.lease_server import CALL_SECONDS, HubLink, HubUnreachable
 from metricshuffle.collection.keys import LEASE_BYTES, TAG_BYTES
+from metricshuffle.collection.oblivious_calls import ObliviousCalls
 from metricshuffle.collection.recipes import JsonObject
 from metricshuffle.collection.sealed_boxes import KEY_BYTES, NotOpened
 from metricshuffle.collection.shuffler.ingest import (
@@ -303,5 +304,5 @@ def _held_lease(digest: str, answer: JsonObject, boot: float, wall: float) -> He
         boot,
         wall,
         float(answer["until"]),
-        bool(collection.terms.gateway),
+        ObliviousCalls(collection).capsule_size if collection.terms.gateway else 0,
     )

@@ -41,7 +41,8 @@ class HeldLease:
     wall: float
     """Times of both clocks when the lease was requested or renewed."""
     until: float
-    has_gateway: bool = False
+    capsule_size: int = 0
+    """Length of the longest capsule of the collection; 0 if it has no gateway."""
 
     @property
     def deadline(self) -> tuple[float, float]:
@@ -60,7 +61,7 @@ class HeldLease:
                 "lease": self.lease.hex(),
                 "boot": boot,
                 "wall": wall,
-                "gateway": self.has_gateway,
+                "capsule_size": self.capsule_size,
                 "sizes": [sealing.payload, sealing.messages, sealing.ticket, sealing.hops],
             }
         ).encode()

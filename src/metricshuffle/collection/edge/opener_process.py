@@ -47,7 +47,8 @@ class OpenLease:
     private: PrivateKey
     sealing: BoxFormat
     deadline: tuple[float, float]
-    gateway: GatewayKey | None = None
+    gateway: GatewayKey
+    capsule_size: int
 
     def is_over(self) -> bool:
         return any(not now < end for now, end in zip(boot_and_wall(), self.deadline, strict=True))
@@ -105,8 +106,14 @@ class Opener:
             return NO_LEASE, b""
         keys = LeaseKeys.from_json(answer)
         sealing = BoxFormat(keys.digest, *document["sizes"])
-        gateway = GatewayKey(keys.gateway) if document["gateway"] else None
-        self._leases[number] = OpenLease(keys, keys.private, sealing, deadline, gateway)
+        self._leases[number] = OpenLease(
+            keys,
+            keys.private,
+            sealing,
+            deadline,
+            GatewayKey(keys.gateway),
+            document["capsule_size"],
+        )
         return DONE, b""
 
     def _open_capsule(self, capsule: bytes) -> tuple[int, bytes]:
@@ -114,7 +121,7 @@ class Opener:
         leases = list(self._leases.items())
         secrets.SystemRandom().shuffle(leases)
         for number, lease in leases:
-            if lease.gateway is None:
+            if len(capsule) > lease.capsule_size:
                 continue
             if lease.is_over():
                 os._exit(OVER_EXIT_CODE)

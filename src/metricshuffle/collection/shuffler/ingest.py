@@ -237,7 +237,8 @@ class Intake:
         openers = list(self._gateways.values())
         secrets.SystemRandom().shuffle(openers)
         for opener in openers:
-            if opener.keys is not None:
+            fits = opener.calls is not None and len(capsule) <= opener.calls.capsule_size
+            if fits and opener.keys is not None:
                 with suppress(NotOpened):
                     return OpenedCapsule(opener, *opener.keys.gateway.opened(capsule))
         raise NotOpened("this capsule cannot be opened.")
