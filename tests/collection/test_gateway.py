@@ -263,7 +263,7 @@ def test_two_thousand_malformed_capsules_get_one_answer(service: Service) -> Non
     assert service.said == []
 
 
-def test_other_methods_and_bodies_without_a_length(service: Service) -> None:
+def test_other_methods_and_bodies_of_other_lengths(service: Service) -> None:
     collection = service.opened(1, oblivious=True)
     calls = ObliviousCalls(collection)
     capsule, _ = calls.configuration.sealed(
@@ -274,15 +274,25 @@ def test_other_methods_and_bodies_without_a_length(service: Service) -> None:
         told = {"content_type": CAPSULE_TYPE}
         return [
             await service.ask("GET", GATEWAY_PATH, b"", **told),
-            await service.ask("POST", GATEWAY_PATH, capsule, length="", **told),
-            await service.ask("POST", GATEWAY_PATH, capsule, transfer_encoding="chunked", **told),
             await service.ask("POST", GATEWAY_PATH, capsule[:-9], length=str(len(capsule)), **told),
+            await service.ask("POST", GATEWAY_PATH, [capsule, bytes(9)], length="", **told),
+            await service.ask("POST", GATEWAY_PATH, [b"", None], length="0", **told),
+            await service.ask("POST", GATEWAY_PATH, [capsule] * 3, length="", **told),
+            await service.ask("POST", GATEWAY_PATH, [*[capsule] * 2, None], length="", **told),
         ]
+
+    async def sent_in_chunks() -> int:
+        parts = [capsule[:9], b"", capsule[9:]]
+        told = {"content_type": CAPSULE_TYPE, "transfer_encoding": "chunked", "length": ""}
+        return (await service.ask("POST", GATEWAY_PATH, parts, **told)).status
 
     first, *others = run(sent)
     assert (first.status, first.headers["allow"]) == (405, "POST")
-    assert {answer.status for answer in others} == {400}
+    assert {answer.whole for answer in others} == {others[0].whole}
+    assert others[0].status == 400
     assert service.reports(collection) == 0
+    assert run(sent_in_chunks) == 200
+    assert service.reports(collection) == 1
 
 
 def test_without_a_gateway_there_are_no_capsules(service: Service) -> None:
@@ -316,3 +326,9 @@ def test_every_collection_has_a_key_of_its_own_with_the_same_id(service: Service
     gateways = [service.opened(1, oblivious=True, round=n).terms.gateway for n in (1, 2, 3)]
     assert len({gateway[6:70] for gateway in gateways}) == 3
     assert {gateway[:6] + gateway[70:] for gateway in gateways} == {"000020000400010001"}
+
+
+def test_the_relay_of_deploy_and_its_page_name_the_path_of_the_gateway() -> None:
+    root = Path(__file__).parents[2]
+    for name in ("deploy/nginx-relay.conf", "docs/service/relay.md", "docs/spec/oblivious.md"):
+        assert GATEWAY_PATH in (root / name).read_text(), name

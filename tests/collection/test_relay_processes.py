@@ -183,5 +183,14 @@ def test_the_operator_opens_a_collection_with_a_gateway(tmp_path: Path) -> None:
             Client(paths, relay=relay.url, outbox=tmp_path / "outbox") as client,
         ):
             assert client.submit_many([1, 2, 3, 4]).complete
+        calls = ObliviousCalls(files[0])
+        capsule, key = calls.configuration.sealed(calls.fetching.encoded(calls.request_size))
+        told = {"content-type": CAPSULE_TYPE}
+        gateway = shuffler.url + GATEWAY_PATH
+        chunks = iter([capsule[:500], capsule[500:]])  # as a relay that streams sends it
+        answer = httpx.post(gateway, content=chunks, headers=told)
+        assert files[0].served in key.opened(answer.content)
+        endless = httpx.post(gateway, content=iter([bytes(2**16)] * 64), headers=told)
+        assert endless.status_code == 400
         shown = CliRunner().invoke(app, [*words, "--round", "2"])
         assert "gateway" not in shown.output

@@ -283,6 +283,8 @@ class ServerCheck:
             headers={"content-type": CAPSULE_TYPE},
         )
         self.answers.append(answer)
+        if answer.status_code == 403:
+            raise NotChecked("the gateway takes capsules of listed relays only.")
         return answer
 
     def check_gateway(self) -> None:

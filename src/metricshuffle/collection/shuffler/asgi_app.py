@@ -8,6 +8,7 @@ no time.
 from __future__ import annotations
 
 import asyncio
+import math
 import re
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
@@ -238,11 +239,11 @@ class Application:
             opener = await intake.opener(digest)
         return opener or (CLOSED if intake.is_closed(digest) else UNKNOWN)
 
-    async def _read_body(self, receive: Receive) -> bytes:
+    async def _read_body(self, receive: Receive, largest: float = math.inf) -> bytes:
         async with asyncio.timeout(BODY_SECONDS) as limit:
             self._arriving.add(limit)
             try:
-                return await _body(receive)
+                return await _body(receive, largest)
             finally:
                 self._arriving.discard(limit)
 
@@ -254,15 +255,15 @@ class Application:
         if scope["method"] != "POST":
             return NO_CAPSULE_POSTED
         is_capsule = (b"content-type", CAPSULE_TYPE.encode()) in scope["headers"]
-        size = _length(scope["headers"]) or 0
-        if (
-            not is_capsule
-            or not ADDED_TO_REQUEST < size <= await self._intake.largest_capsule()
-            or (size - ADDED_TO_REQUEST) % PADDING_BYTES
-        ):
+        largest = await self._intake.largest_capsule()
+        length = _length(scope["headers"])  # relays may also send capsules in chunks
+        if not is_capsule or (length is not None and not _is_capsule_size(length, largest)):
+            return NO_CAPSULE
+        capsule = await self._read_body(receive, largest)
+        if not _is_capsule_size(len(capsule), largest):
             return NO_CAPSULE
         try:
-            opened = await self._intake.open_capsule(await self._read_body(receive))
+            opened = await self._intake.open_capsule(capsule)
         except NotOpened:
             return NO_CAPSULE
         reply = await self._answered(self._inner_reply(opened.opener, opened.request))
@@ -321,19 +322,26 @@ def _length(headers: Iterable[Header]) -> int | None:
     return int(lengths[0][:20])
 
 
-async def _body(receive: Receive) -> bytes:
-    """Body of a request.
+def _is_capsule_size(size: int, largest: int) -> bool:
+    return ADDED_TO_REQUEST < size <= largest and not (size - ADDED_TO_REQUEST) % PADDING_BYTES
+
+
+async def _body(receive: Receive, largest: float = math.inf) -> bytes:
+    """Body of a request; empty if it is longer than `largest`.
 
     The HTTP server reads no more than Content-Length bytes; a truncated report does not open.
     """
-    parts = []
-    while True:
+    parts: list[bytes] = []
+    size = 0
+    while size <= largest:
         message = await receive()
         if message["type"] != "http.request":
             return b""
         parts.append(message.get("body", b""))
+        size += len(parts[-1])
         if not message.get("more_body", False):
             return parts[0] if len(parts) == 1 else b"".join(parts)
+    return b""
 
 
 def _with_cors_headers(origin: bytes, send: Send) -> Send:
