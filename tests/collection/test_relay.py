@@ -156,6 +156,10 @@ def test_what_would_show_the_address_is_refused(service: Service, tmp_path: Path
     relay = "https://relay.example/a"
     with pytest.raises(InputError, match="would show your address"):
         Client(collection.url, tmp_path / "outbox", relay=relay)
+    with pytest.raises(InputError, match="belongs to"):
+        Client(path, relay=relay, gateway=collection.terms.gateway)
+    with pytest.raises(InputError, match="belongs to"):
+        Client(collection.url, tmp_path / "outbox", gateway=collection.terms.gateway)
     for own in ("https://hop.example/x", "https://HOP.example:443/x"):
         with pytest.raises(InputError, match="shuffler itself"):
             Client(path, relay=own).submit(3)
@@ -177,6 +181,30 @@ def test_what_would_show_the_address_is_refused(service: Service, tmp_path: Path
     with pytest.raises(PlanError, match="invalid public key"):
         Client(path, relay=relay).submit(3)
     assert not (tmp_path / "submissions.outbox").exists()
+
+
+def test_a_collection_is_fetched_through_the_relay_too(
+    service: Service, relay: RunningRelay, tmp_path: Path
+) -> None:
+    collection = service.opened(task=small_task(), oblivious=True)
+    key = collection.terms.gateway
+    told: dict[str, Any] = {"outbox": tmp_path / "outbox", "relay": relay.url, "patience": 5}
+    with Client(collection.url, gateway=key, **told) as client:
+        assert client.submit(3).status == "stored"
+    assert [status for _, status, _ in relay.seen] == [200, 200]
+    other = service.opened(task=small_task(), round=2, oblivious=True)
+    with pytest.raises(PlanError, match="serves no collection"):
+        Client(other.url, gateway=key, **told).submit(3, user="x")
+    with pytest.raises(PlanError, match="without an answer of the shuffler"):
+        Client(other.url, gateway=key[:8] + "77" + key[10:], **told).submit(3, user="x")
+    with pytest.raises(InputError, match="hexadecimal digits"):
+        Client(other.url, gateway="key", **told).submit(3, user="x")
+    with pytest.raises(PlanError, match="digests differ"):
+        Client(collection.url, gateway=key, digest=other.digest, **told).submit(3, user="x")
+    own = told | {"relay": collection.terms.hops[0].url}
+    with pytest.raises(InputError, match="shuffler itself"):
+        Client(collection.url, gateway=key, **own).submit(3, user="x")
+    assert service.reports(collection) == 1
 
 
 def test_the_command_sends_through_a_relay(

@@ -131,8 +131,16 @@ RelayAddress = Annotated[
         metavar="URL",
         help=(
             "Send through a relay of another party (Oblivious HTTP), so that the shuffler does not "
-            "learn your address; COLLECTION must be a file."
+            "learn your address; COLLECTION must be a file, unless --gateway is given."
         ),
+    ),
+]
+GatewayOfCollection = Annotated[
+    str,
+    typer.Option(
+        "--gateway",
+        metavar="KEY",
+        help="Published key of the collection's gateway, to fetch the collection through --relay.",
     ),
 ]
 PinnedDigest = Annotated[
@@ -173,6 +181,7 @@ def submit(
     believe: Believe = False,
     patience: Patience = RETRY_SECONDS,
     relay: RelayAddress = "",
+    gateway: GatewayOfCollection = "",
     as_json: Json = False,
 ) -> None:
     """Take part: verify the collection, randomize, seal and send. Only sealed reports are sent.
@@ -206,6 +215,7 @@ def submit(
         digest=digest,
         patience=patience,
         relay=relay,
+        gateway=gateway,
     ) as client:
         require_for_places(client.task.query)
         tickets = client.checked_tickets(

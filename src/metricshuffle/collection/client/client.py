@@ -22,8 +22,10 @@ from metricshuffle.collection.client.http_client import (
     EXTRA,
     NotStored,
     SubmissionResult,
-    checked_relay,
+    check_relay,
+    check_relay_address,
     fetch_collection,
+    fetch_through_relay,
     run_sync,
 )
 from metricshuffle.collection.client.outbox import Outbox
@@ -60,7 +62,10 @@ class Client(Brief):
         digest: pinned digest of the collection.
         patience: seconds for which a report is sent again.
         relay: address of another party's relay, through which reports are sent so that the shuffler
-            does not learn your address; the collection must be a file then.
+            does not learn your address; the collection must be a file then, unless `gateway` is
+            given.
+        gateway: key of the collection's gateway, published with the digest, to fetch the collection
+            through the relay.
     """
 
     def __init__(
@@ -72,6 +77,7 @@ class Client(Brief):
         digest: str | None = None,
         patience: float = PATIENCE,
         relay: str = "",
+        gateway: str = "",
     ) -> None:
         several = isinstance(collection, Sequence) and not isinstance(collection, str)
         self._sources: list[CollectionSource] = list(collection) if several else [collection]  # type: ignore[arg-type, list-item]
@@ -82,12 +88,14 @@ class Client(Brief):
             raise InputError(
                 f"{argument('patience')} must be a number of seconds, 0 or more, got {patience!r}."
             )
-        if relay and any(map(_is_address, self._sources)):
+        if bool(gateway) != (bool(relay) and any(map(_is_address, self._sources))):
             raise InputError(
-                f"with {argument('relay')} give the file of the collection, from another source "
-                "than its shuffler: fetching it there would show your address."
+                f"{argument('gateway')} belongs to {argument('relay')} and the address of a "
+                "collection; give it, or the file of the collection from another source than its "
+                "shuffler: fetching it there would show your address."
             )
         self._relay = relay
+        self._gateway = gateway
         self._outbox_path = _outbox_of(self._sources, outbox)
         self._believe = believe
         self._digest = digest
@@ -136,6 +144,11 @@ class Client(Brief):
         for source in self._sources:
             if isinstance(source, Collection):
                 collections.append(source)
+            elif _is_address(source) and self._gateway:
+                check_relay_address(self._relay, [str(source)])
+                collections.append(
+                    await fetch_through_relay(self._relay, str(source), self._digest, self._gateway)
+                )
             elif _is_address(source):
                 collections.append(await fetch_collection(str(source), self._digest))
             else:
@@ -149,7 +162,7 @@ class Client(Brief):
             collection.check()
         check_split(collections)
         if self._relay:
-            checked_relay(self._relay, collections)
+            check_relay(self._relay, collections)
         self._collections = tuple(collections)
 
     async def _prepare(self) -> None:

@@ -15,9 +15,10 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Literal, TypeVar
+from urllib.parse import urlsplit
 
-from metricshuffle.collection.binary_http import BinaryResponse, MalformedMessage
-from metricshuffle.collection.capsules import CAPSULE_TYPE
+from metricshuffle.collection.binary_http import BinaryRequest, BinaryResponse, MalformedMessage
+from metricshuffle.collection.capsules import CAPSULE_TYPE, KeyConfiguration, padded_size
 from metricshuffle.collection.oblivious_calls import ObliviousCalls
 from metricshuffle.collection.recipes import JsonObject
 from metricshuffle.collection.sealed_boxes import NotOpened
@@ -263,7 +264,7 @@ def interpret_status(collection: Collection, code: int, message: str) -> Submiss
     )
 
 
-async def read_answer(response: httpx.Response) -> bytes:
+async def read_answer(response: httpx.Response, largest: int = MAX_ANSWER_BYTES) -> bytes:
     """Body of an answer; empty if it is too long.
 
     Reading to the end keeps the connection open.
@@ -271,7 +272,7 @@ async def read_answer(response: httpx.Response) -> bytes:
     data = b""
     async for part in response.aiter_bytes():
         data += part
-        if len(data) > MAX_ANSWER_BYTES:
+        if len(data) > largest:
             return b""
     return data
 
@@ -350,8 +351,22 @@ def _ssl_context() -> ssl.SSLContext:
     return context
 
 
-def checked_relay(relay: str, collections: Iterable[Collection]) -> str:
-    """Return the address of a relay, if reports of all collections can be sent through it."""
+def check_relay(relay: str, collections: Iterable[Collection]) -> None:
+    """Raise unless reports of all collections can be sent through a relay."""
+    shufflers = []
+    for collection in collections:
+        ObliviousCalls(collection).configuration.sealed(b"")  # raises if its key is invalid
+        shufflers.append(collection.terms.hops[0].url)
+    check_relay_address(relay, shufflers)
+    if len(set(map(origin_of, shufflers))) > 1:
+        raise InputError(
+            "these collections are at different shufflers, and a relay sends to one of them; send "
+            "without a relay, or take part in one collection."
+        )
+
+
+def check_relay_address(relay: str, shufflers: Iterable[str]) -> None:
+    """Raise for an address that is none, or that of a shuffler itself."""
     try:
         origin = origin_of(relay)
     except ValueError:
@@ -360,21 +375,11 @@ def checked_relay(relay: str, collections: Iterable[Collection]) -> str:
         raise InputError(
             f"a relay must have an address like https://relay.example/path, got {relay[:80]!r}."
         )
-    shufflers = set()
-    for collection in collections:
-        ObliviousCalls(collection).configuration.sealed(b"")  # raises if its key is invalid
-        shufflers.add(origin_of(collection.terms.hops[0].url))
-    if origin in shufflers:
+    if origin in set(map(origin_of, shufflers)):
         raise InputError(
             f"{origin} is the shuffler itself, which would learn your address; a relay is run "
             "by another party."
         )
-    if len(shufflers) > 1:
-        raise InputError(
-            "these collections are at different shufflers, and a relay sends to one of them; send "
-            "without a relay, or take part in one collection."
-        )
-    return relay
 
 
 def parse_collection_address(address: str, digest: str | None) -> tuple[str, str]:
@@ -416,6 +421,52 @@ async def fetch_collection(address: str, digest: str | None) -> Collection:
     except (httpx.HTTPError, httpx.InvalidURL) as error:
         raise PlanError(unreachable_text(address[:200], error)) from None
     return Collection.read(data, pinned)
+
+
+async def fetch_through_relay(
+    relay: str, address: str, digest: str | None, gateway: str
+) -> Collection:
+    """Fetch a collection through a relay; `gateway` is its key, published with the digest.
+
+    Raises PlanError unless the bytes have the pinned digest, and name this gateway.
+    """
+    httpx = require("httpx", EXTRA)
+    address, pinned = parse_collection_address(address, digest)
+    try:
+        configuration = KeyConfiguration(bytes.fromhex(gateway.strip()))
+    except ValueError:
+        raise InputError(
+            "the key of a gateway consists of hexadecimal digits, and this one does not; check it "
+            "letter by letter."
+        ) from None
+    parts = urlsplit(address)
+    request = BinaryRequest("GET", parts.scheme, parts.netloc, parts.path)
+    capsule, key = configuration.sealed(request.encoded(padded_size(len(request.encoded()))))
+    headers = {"content-type": CAPSULE_TYPE}
+    try:
+        async with (
+            open_connection() as client,
+            client.stream("POST", relay, content=capsule, headers=headers) as response,
+        ):
+            data = await read_answer(response, 2 * MAX_COLLECTION_BYTES)
+    except (httpx.HTTPError, httpx.InvalidURL) as error:
+        raise PlanError(unreachable_text(relay, error)) from None
+    try:
+        inner = BinaryResponse.decoded(key.opened(data if response.status_code == 200 else b""))
+    except (NotOpened, MalformedMessage):
+        raise PlanError(
+            f"{relay} answers {response.status_code}, without an answer of the shuffler; check "
+            "the relay, and the key of the gateway."
+        ) from None
+    if inner.status != 200:
+        raise PlanError(f"{address[:200]} serves no collection: it answers {inner.status}.")
+    collection = Collection.read(inner.content, pinned)
+    if collection.terms.gateway != gateway.strip():
+        raise PlanError(
+            "the collection names another gateway than the one that was published with it; do not "
+            "take part."
+        )
+    return collection
 
 
 def run_sync(work: Coroutine[object, None, Outcome]) -> Outcome:
