@@ -197,6 +197,9 @@ def test_a_collection_is_fetched_through_the_relay_too(
         Client(other.url, gateway=key, **told).submit(3, user="x")
     with pytest.raises(PlanError, match="without an answer of the shuffler"):
         Client(other.url, gateway=key[:8] + "77" + key[10:], **told).submit(3, user="x")
+    longer = key.replace("000400010001", "00080001000100010003")  # the same key
+    with pytest.raises(PlanError, match="names another gateway"):
+        Client(collection.url, gateway=longer, **told).submit(3, user="x")
     with pytest.raises(InputError, match="hexadecimal digits"):
         Client(other.url, gateway="key", **told).submit(3, user="x")
     with pytest.raises(PlanError, match="digests differ"):
