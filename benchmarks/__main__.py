@@ -27,6 +27,7 @@ SUBJECTS = (
     "dummy_boxes",
     "liars",
     "adders",
+    "oblivious",
     "web",
     "scale",
 )

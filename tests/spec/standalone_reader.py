@@ -12,6 +12,7 @@ from __future__ import annotations
 import hashlib
 import hmac
 import json
+import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -151,16 +152,15 @@ def check_payloads(vectors: dict[str, Any]) -> Iterator[str]:
 
 
 def read_collection(served: bytes, digest: str) -> dict[str, Any]:
-    """C1 to C8."""
+    """C1 to C8, O1."""
     if hashlib.sha256(served).hexdigest() != digest:
         raise RefusedError
     terms: dict[str, Any] = json.loads(served)
-    piles = terms.get("piles", 0)
-    issuer = terms.get("issuer")
-    if (
-        terms.get("format") != FORMAT + ("2" if piles or issuer else "1")
-        or terms.get("suite") != SUITE
-    ):
+    piles, issuer, gateway = (terms.get(name) for name in ("piles", "issuer", "gateway"))
+    if gateway and not re.fullmatch("[0-9a-f]{2}0020[0-9a-f]{64}000400010001", gateway):
+        raise RefusedError
+    version = "2" if piles or issuer or gateway else "1"
+    if terms.get("format") != FORMAT + version or terms.get("suite") != SUITE:
         raise RefusedError
     if piles and terms["messages"] % piles:
         raise RefusedError
@@ -315,12 +315,128 @@ def check_outputs(vectors: dict[str, Any]) -> Iterator[str]:
             yield ""
 
 
+# Oblivious HTTP
+
+
+def open_capsule(capsule: bytes, private: bytes) -> tuple[bytes, bytes]:
+    """O2: the request, and the secret of the answer."""
+    own = X25519PrivateKey.from_private_bytes(private)
+    enc, info = capsule[7:39], b"message/bhttp request\x00" + capsule[:7]
+    shared = own.exchange(X25519PublicKey.from_public_bytes(enc))
+    extracted = labeled_extract(b"", KEM, b"eae_prk", shared)
+    public = own.public_key().public_bytes_raw()
+    secret = labeled_expand(extracted, KEM, b"shared_secret", enc + public, 32)
+    context = b"\x00" + labeled_extract(b"", HPKE, b"psk_id_hash", b"")
+    context += labeled_extract(b"", HPKE, b"info_hash", info)
+    schedule = labeled_extract(secret, HPKE, b"secret", b"")
+    exporter = labeled_expand(schedule, HPKE, b"exp", context, 32)
+    return open_box(capsule[7:], private, info), labeled_expand(
+        exporter, HPKE, b"sec", b"message/bhttp response", 16
+    )
+
+
+def open_answer(answer: bytes, enc: bytes, secret: bytes) -> bytes:
+    """O2."""
+    extracted = hmac.new(enc + answer[:16], secret, "sha256").digest()
+    key, nonce = (hmac.new(extracted, label, "sha256").digest() for label in (b"key\1", b"nonce\1"))
+    try:
+        return AESGCM(key[:16]).decrypt(nonce[:12], answer[16:], None)
+    except (InvalidTag, ValueError):
+        raise RefusedError from None
+
+
+def take(data: bytes) -> tuple[int, bytes]:
+    """Integer of variable length (RFC 9000), and what follows it."""
+    size = 1 << (data[0] >> 6)
+    if len(data) < size:
+        raise RefusedError
+    return int.from_bytes(bytes([data[0] & 63]) + data[1:size], "big"), data[size:]
+
+
+def take_sized(data: bytes) -> tuple[bytes, bytes]:
+    size, rest = take(data or b"\0")
+    if size > len(rest):
+        raise RefusedError
+    return rest[:size], rest[size:]
+
+
+def read_message(data: bytes) -> tuple[list[str], int, list[list[str]], str]:
+    """O4: control data, status, fields and content of a message of known length."""
+    framing, data = take(data)
+    if framing > 1:
+        raise RefusedError
+    control, status = [], 0
+    if framing:
+        status, data = take(data)
+        if not 200 <= status < 600:
+            raise RefusedError
+    for _ in range(0 if framing else 4):
+        part, data = take_sized(data)
+        control.append(part.decode())
+    lines, data = take_sized(data)
+    fields: list[list[str]] = []
+    while lines:
+        name, lines = take_sized(lines)
+        value, lines = take_sized(lines)
+        if not name:
+            raise RefusedError
+        fields.append([name.decode(), value.decode()])
+    content, data = take_sized(data)
+    _, data = take_sized(data)
+    if any(data):
+        raise RefusedError
+    return control, status, fields, content.hex()
+
+
+def check_oblivious(vectors: dict[str, Any]) -> Iterator[str]:
+    """O1, O2, O4, O5."""
+    for case in vectors["capsules"]:
+        private, capsule = bytes.fromhex(case["private"]), bytes.fromhex(case["capsule"])
+        request, secret = open_capsule(capsule, private)
+        public = X25519PrivateKey.from_private_bytes(private).public_key().public_bytes_raw()
+        observed = (request.hex(), secret.hex(), public.hex())
+        expected = (case["request"], case["secret"], case["configuration"][6:70])
+        yield "" if observed == expected else f"O1, O2: {case['name']}"
+        response = open_answer(bytes.fromhex(case["answer"]), capsule[7:39], secret)
+        yield "" if response.hex() == case["response"] else f"O2: {case['name']}"
+    first = vectors["capsules"][1]
+    for case in vectors["forged"]:
+        try:
+            enc = bytes.fromhex(first["capsule"])[7:39]
+            open_answer(bytes.fromhex(case["answer"]), enc, bytes.fromhex(first["secret"]))
+        except RefusedError:
+            yield ""
+        else:
+            yield f"O5: {case['name']}"
+    for case in vectors["refused"]:
+        digits = re.fullmatch("[0-9a-f]{2}0020[0-9a-f]{64}000400010001", case["configuration"])
+        yield "" if digits is None else f"O1: {case['name']}"
+    for case in vectors["messages"]:
+        if case["encoded"][:2] in ("00", "01"):
+            read = read_message(bytes.fromhex(case["encoded"]))
+            expected_message = (
+                case.get("control", []),
+                case.get("status", 0),
+                case["headers"],
+                case["content"],
+            )
+            yield "" if read == expected_message else f"O4: {case['name']}"
+    for case in vectors["malformed"]:
+        try:
+            read_message(bytes.fromhex(case["encoded"]))
+        except (RefusedError, IndexError):
+            yield ""
+        else:
+            yield f"O4: {case['name']}"
+
+
 CHECKS = {
     "boxes": check_boxes,
     "payloads": check_payloads,
     "collections": check_collections,
     "outputs": check_outputs,
     "tokens": check_tokens,
+    "oblivious": check_oblivious,
 }
 
 

@@ -36,7 +36,7 @@ from metricshuffle.errors import InputError
 ROOT = Path(__file__).parents[2]
 SPEC = ROOT / "docs" / "spec"
 VECTORS = SPEC / "vectors"
-PAGES = ("boxes.md", "collections.md", "calls.md", "clients.md", "tokens.md")
+PAGES = ("boxes.md", "collections.md", "calls.md", "clients.md", "tokens.md", "oblivious.md")
 
 
 def results(lines: Iterable[ConformanceLine]) -> dict[str, str]:
@@ -192,6 +192,16 @@ DAMAGES: dict[str, tuple[str, Callable[[Any], None]]] = {
     "R3": ("outputs", lambda all_: all_["tokens"][0].update(token="0" * 64)),
     "R4": ("outputs", lambda all_: all_["countersignatures"][0].update(countersignature="00")),
     "R7": ("outputs", lambda all_: _swap_first_two(all_["piles"][1]["dummies"])),
+    "O1": (
+        "oblivious",
+        lambda all_: all_["refused"][0].update(configuration=all_["capsules"][1]["configuration"]),
+    ),
+    "O2": ("oblivious", lambda all_: all_["capsules"][0].update(secret="00" * 16)),
+    "O4": ("oblivious", lambda all_: all_["messages"][0].update(content="00")),
+    "O5": (
+        "oblivious",
+        lambda all_: all_["forged"][0].update(answer=all_["capsules"][1]["answer"]),
+    ),
 }
 
 
@@ -250,7 +260,7 @@ def test_this_shuffler_conforms(shuffler: Running) -> None:
     closed = shuffler.opened(load_task(2))
     shuffler.operator.abort(closed.digest, "enough")
     early = shuffler.opened(load_task(4), opens="2080-01-01T00:00:00Z", lasts=3_000_000_000)
-    plain = shuffler.opened(load_task(5))
+    plain = shuffler.opened(load_task(5), oblivious=True)
     by_tokens = shuffler.opened(load_task(7), **issuer_terms())
     tokens = [new_token(by_tokens) for _ in range(2)]
     runs = [
@@ -264,11 +274,11 @@ def test_this_shuffler_conforms(shuffler: Running) -> None:
     checked = {number for lines in runs for number, each in results(lines).items() if each == "ok"}
     expected = {number for number, each in REQUIREMENTS.items() if "server" in each.modes}
     assert expected - checked <= {"H12"}
-    assert shuffler.operator.status(plain.digest)["reports"] == 2
+    assert shuffler.operator.status(plain.digest)["reports"] == 3  # one of them in a capsule
     assert shuffler.operator.status(ticketed.digest)["reports"] == 2
     quiet = list(check_server(plain.url, plain))
     assert (results(quiet)["H9"], results(quiet)["H5"]) == ("not run", "ok")
-    assert shuffler.operator.status(plain.digest)["reports"] == 2
+    assert shuffler.operator.status(plain.digest)["reports"] == 3  # one of them in a capsule
 
 
 @pytest.mark.thorough
@@ -311,8 +321,9 @@ def test_the_javascript_client_follows_the_vectors(
     monkeypatch.setenv("SPEC_VECTORS", str(VECTORS))
     published = ROOT / "tests" / "collection" / "rfc_token_vectors.json"
     monkeypatch.setenv("TOKEN_VECTORS", str(published))
-    shown = run("node", "--test", "test/spec.test.mjs", "test/tokens.test.mjs", cwd=javascript)
-    assert "# pass 11" in shown
+    words = [f"test/{name}.test.mjs" for name in ("spec", "tokens", "oblivious")]
+    shown = run("node", "--test", *words, cwd=javascript)
+    assert "# pass 13" in shown
     assert "# skipped 0" in shown
 
 

@@ -22,6 +22,8 @@ export interface Terms {
   payload: number;
   /** How many piles there are that are mixed apart, if there are. */
   piles?: number;
+  /** The key of the gateway for reports through a relay, if there is one; see oblivious.ts. */
+  gateway?: string;
   ticket: 0 | 16 | 354;
   hops: readonly (Party & { url: string })[];
   analyst: Party;
@@ -62,7 +64,7 @@ export class Collection {
     } catch {
       throw new CollectionError('This is not a collection: it cannot be read.');
     }
-    if (terms.format !== FORMAT + (terms.piles || terms.issuer ? 2 : 1) || terms.suite !== SUITE || typeof task !== 'string') {
+    if (terms.format !== FORMAT + (terms.piles || terms.issuer || terms.gateway ? 2 : 1) || terms.suite !== SUITE || typeof task !== 'string') {
       throw new CollectionError('This collection is of another kind than this client knows; use a newer one.');
     }
     const collection = new Collection(digest, terms, task);

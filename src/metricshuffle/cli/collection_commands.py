@@ -22,6 +22,7 @@ from metricshuffle.cli.collection_options import (
     Extends,
     IssuerFile,
     KeyFolders,
+    ObliviousHttp,
     Opens,
     OwnServers,
     Retention,
@@ -93,6 +94,7 @@ def open_collection(
     run_by: RunBy = None,
     same_person: SamePerson = False,
     address: Addresses = None,
+    oblivious: ObliviousHttp = False,
     keys: KeyFolders = None,
     token_file: TokenFiles = None,
     as_json: Json = False,
@@ -151,6 +153,7 @@ def open_collection(
         tickets=tickets or 0,
         issuer=None if issuer is None else read_issuer(issuer),
         apart=not same_person,
+        oblivious=oblivious,
     )
     servers = [validate_address(address, "--server") for address in server]
     names = list(run_by or [""] * len(servers))
@@ -212,8 +215,11 @@ def _opened(
             return [_send_collection(opening, operators, new_sum, output, tickets_file)]
         for part in range(1, opening.parts + 1):
             progress(f"part {part} of {opening.parts}")
-            hops = [operator.new_hop(name) for operator, name in zip(operators, names, strict=True)]
-            collections.append(opening.collection(part, hops))
+            made = [
+                operator.new_gateway_hop(name)
+                for operator, name in zip(operators, names, strict=True)
+            ]
+            collections.append(opening.collection(part, [hop for hop, _ in made], made[0][1]))
         return [
             _send_collection(opening, operators, collection_made, output, tickets_file)
             for collection_made, (output, tickets_file) in zip(collections, files, strict=True)
@@ -270,6 +276,7 @@ def _send_collection(
         "tickets_file": None if tickets_file is None else str(tickets_file),
         "join": f"{terms.hops[0].url}/join/{collection_made.digest}" if browser else None,
         "why_not_join": "" if browser else str(recipe.get("why", why_not)),
+        "gateway": getattr(terms, "gateway", "") or None,
         "minimum": terms.minimum,
         "maximum": terms.maximum,
         "opens": terms.opens,
@@ -315,6 +322,11 @@ def _show_opened(opened: Sequence[dict[str, Any]], as_json: bool) -> None:
             *(
                 f"  is countersigned by the witness {witness['url']}, whose key is {witness['key']}"
                 for witness in summary["witnesses"]
+            ),
+            *(
+                [f"  takes reports through relays; the key of its gateway is {summary['gateway']}"]
+                if summary["gateway"]
+                else []
             ),
             f"  can be joined at {summary['join']}"
             if summary["join"]

@@ -55,6 +55,16 @@ OwnServers = Annotated[
         ),
     ),
 ]
+ObliviousHttp = Annotated[
+    bool,
+    typer.Option(
+        "--oblivious",
+        help=(
+            "Let participants also send through a relay (Oblivious HTTP, RFC 9458), so that the "
+            "shuffler does not learn their addresses."
+        ),
+    ),
+]
 KeyFolders = Annotated[
     list[Path] | None,
     typer.Option(

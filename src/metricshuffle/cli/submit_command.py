@@ -135,6 +135,25 @@ Decline = Annotated[
         ),
     ),
 ]
+RelayAddress = Annotated[
+    str,
+    typer.Option(
+        "--relay",
+        metavar="URL",
+        help=(
+            "Send through a relay of another party (Oblivious HTTP), so that the shuffler does not "
+            "learn your address; COLLECTION must be a file, unless --gateway is given."
+        ),
+    ),
+]
+GatewayOfCollection = Annotated[
+    str,
+    typer.Option(
+        "--gateway",
+        metavar="KEY",
+        help="Published key of the collection's gateway, to fetch the collection through --relay.",
+    ),
+]
 PinnedDigest = Annotated[
     str | None,
     typer.Option(
@@ -182,6 +201,8 @@ def submit(
     believe: Believe = False,
     patience: Patience = RETRY_SECONDS,
     over_limit: OverLimits = False,
+    relay: RelayAddress = "",
+    gateway: GatewayOfCollection = "",
     as_json: Json = False,
 ) -> None:
     """Take part: verify the collection, randomize, seal and send. Only sealed reports are sent.
@@ -209,7 +230,13 @@ def submit(
             "name a file with --outbox, which keeps sealed reports until the shuffler has them."
         )
     with Client(
-        [collection, *(part or [])], outbox, believe, digest=digest, patience=patience
+        [collection, *(part or [])],
+        outbox,
+        believe,
+        digest=digest,
+        patience=patience,
+        relay=relay,
+        gateway=gateway,
     ) as client:
         require_for_places(client.task.query)
         tickets = client.checked_tickets(
@@ -221,19 +248,11 @@ def submit(
         if not believe:
             with show_progress("Verifying"):
                 client.verify()
-        if issuer := client.collections[0].terms.issuer:
-            note(
-                f"{issuer.url} learns that you take part, and when you ask for a token; neither it "
-                "nor a shuffler learns which report is yours from the token."
-            )
+        _note_issuer(client)
         if ask_token:
             _ask_tokens(client, user, tickets)
             return
-        if delay := client.collections[0].terms.delay:
-            note(
-                f"Every report waits a random part of {delay:,} seconds before it is sent, "
-                "as this collection asks for."
-            )
+        _note_delay(client)
         remarks: list[str] = []
         participants: Participants | None = None
         if not resend:
@@ -262,6 +281,28 @@ def submit(
             raise NotAllStored(f"{done} The same command again sends what is missing, or --resend.")
         if values is not None and not as_json:
             note_rows_are_people(reading.user_column)
+
+
+def _note_issuer(client: Client) -> None:
+    """Say who learns that a person takes part, if the collection has tokens."""
+    from metricshuffle.cli.console import note
+
+    if issuer := client.collections[0].terms.issuer:
+        note(
+            f"{issuer.url} learns that you take part, and when you ask for a token; neither it "
+            "nor a shuffler learns which report is yours from the token."
+        )
+
+
+def _note_delay(client: Client) -> None:
+    """Say that reports wait, if they do."""
+    from metricshuffle.cli.console import note
+
+    if delay := client.collections[0].terms.delay:
+        note(
+            f"Every report waits a random part of {delay:,} seconds before it is sent, "
+            "as this collection asks for."
+        )
 
 
 def _submit_within_limits(

@@ -19,6 +19,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from metricshuffle.collection.capsules import GatewayKey
 from metricshuffle.collection.sealed_boxes import KEY_BYTES, PrivateKey
 from metricshuffle.collection.signatures import SigningKey
 from metricshuffle.collection.terms import Party
@@ -137,6 +138,8 @@ class LeaseKeys:
     report_key: bytes
     data_key: bytes
     """Key of this lease alone."""
+    gateway: bytes
+    """Private key of the gateway for this collection."""
 
     @property
     def private(self) -> PrivateKey:
@@ -246,6 +249,10 @@ class CollectionKeys:
         except (InvalidTag, ValueError):
             raise PlanError(DAMAGED_REPORT) from None
 
+    @cached_property
+    def gateway(self) -> GatewayKey:
+        return GatewayKey(derive_key(self.secret[KEY_BYTES:], "gateway"))
+
     def replacement(self, box: bytes, size: int) -> bytes:
         """Content in place of a box that cannot be used: the same in every run.
 
@@ -271,6 +278,7 @@ class CollectionKeys:
             self._ticket_key,
             derive_key(self.secret[KEY_BYTES:], "report"),
             derive_key(self.secret[KEY_BYTES:], f"lease {digest} {lease.hex()}"),
+            self.gateway.data,
         )
 
     def __repr__(self) -> str:

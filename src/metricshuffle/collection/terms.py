@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 import secrets
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -46,7 +47,7 @@ from metricshuffle.tasks.task import Task
 FORMAT = "metricshuffle-collection/1"
 EXTENDED_FORMAT = "metricshuffle-collection/2"
 """Format of a collection that has any of EXTENSIONS; earlier clients refuse it."""
-EXTENSIONS = ("piles", "issuer")
+EXTENSIONS = ("piles", "issuer", "gateway")
 """Fields that are left out of a collection without them."""
 SUITE = "DHKEM(X25519, HKDF-SHA256), HKDF-SHA256, AES-128-GCM"
 MAX_MESSAGES = 256
@@ -57,6 +58,7 @@ MAX_COLLECTION_BYTES = 4 * 2**20
 """Size limit of a collection that is read."""
 MAX_NAME_LENGTH = 100
 
+GATEWAY = re.compile("[0-9a-f]{2}0020[0-9a-f]{64}000400010001")
 Admission = Literal["open", "tickets", "tokens"]
 ADMISSION_BYTES: dict[Admission, int] = {
     "open": 0,
@@ -101,6 +103,15 @@ def _validate_url(text: str) -> str:
         raise ValueError(
             "must be an address like https://shuffler.example without a slash at its end, "
             f"got {text[:80]!r}"
+        )
+    return text
+
+
+def _validate_gateway(text: str) -> str:
+    if text and not GATEWAY.fullmatch(text):
+        raise ValueError(
+            "must be the key configuration of a gateway (RFC 9458), in hexadecimal digits, for "
+            "X25519, HKDF-SHA256 and AES-128-GCM"
         )
     return text
 
@@ -204,6 +215,8 @@ class Terms(FrozenModel):
     payload: Whole
     piles: Whole = 0
     """Number of piles, which are mixed apart with dummies of every shuffler; 0 without piles."""
+    gateway: Annotated[str, AfterValidator(_validate_gateway)] = ""
+    """Key of the gateway for this collection alone, for reports through a relay; see `capsules`."""
     ticket: Literal[0, 16, 354]
     suite: Literal["DHKEM(X25519, HKDF-SHA256), HKDF-SHA256, AES-128-GCM"] = (
         "DHKEM(X25519, HKDF-SHA256), HKDF-SHA256, AES-128-GCM"

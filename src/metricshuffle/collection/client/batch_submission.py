@@ -130,7 +130,9 @@ class Submitting:
         *,
         verified: bool = False,
         over_limit: bool = False,
+        relay: str = "",
     ) -> None:
+        self._relay = relay
         self._parts = {collection.digest: collection for collection in collections}
         self._outbox = outbox
         self._patience = patience
@@ -314,7 +316,7 @@ class Submitting:
         """Send waiting reports and those that `work` makes; return the queue with all answers."""
         send_queue = _SendQueue(self._outbox, self._batch, self._parts, total, self._log)
         try:
-            sender = Sender(self._patience)
+            sender = Sender(self._patience, self._relay)
             delayed = any(part.terms.delay for part in self._parts.values())
             # A worker that waits for the time of one report must not delay others that are due
             # earlier.

@@ -24,7 +24,10 @@ from metricshuffle.collection.client.http_client import (
     EXTRA,
     NotStored,
     SubmissionResult,
+    check_relay,
+    check_relay_address,
     fetch_collection,
+    fetch_through_relay,
     run_sync,
 )
 from metricshuffle.collection.client.outbox import Outbox
@@ -60,6 +63,11 @@ class Client(Brief):
         believe: skip recomputing the guarantee before anything is randomized.
         digest: pinned digest of the collection.
         patience: seconds for which a report is sent again.
+        relay: address of another party's relay, through which reports are sent so that the shuffler
+            does not learn your address; the collection must be a file then, unless `gateway` is
+            given.
+        gateway: key of the collection's gateway, published with the digest, to fetch the collection
+            through the relay.
     """
 
     def __init__(
@@ -70,6 +78,8 @@ class Client(Brief):
         *,
         digest: str | None = None,
         patience: float = PATIENCE,
+        relay: str = "",
+        gateway: str = "",
     ) -> None:
         several = isinstance(collection, Sequence) and not isinstance(collection, str)
         self._sources: list[CollectionSource] = list(collection) if several else [collection]  # type: ignore[arg-type, list-item]
@@ -80,6 +90,14 @@ class Client(Brief):
             raise InputError(
                 f"{argument('patience')} must be a number of seconds, 0 or more, got {patience!r}."
             )
+        if bool(gateway) != (bool(relay) and any(map(_is_address, self._sources))):
+            raise InputError(
+                f"{argument('gateway')} belongs to {argument('relay')} and the address of a "
+                "collection; give it, or the file of the collection from another source than its "
+                "shuffler: fetching it there would show your address."
+            )
+        self._relay = relay
+        self._gateway = gateway
         self._outbox_path = _outbox_of(self._sources, outbox)
         self._believe = believe
         self._digest = digest
@@ -128,6 +146,11 @@ class Client(Brief):
         for source in self._sources:
             if isinstance(source, PinnedDocument):
                 collections.append(source)
+            elif _is_address(source) and self._gateway:
+                check_relay_address(self._relay, [str(source)])
+                collections.append(
+                    await fetch_through_relay(self._relay, str(source), self._digest, self._gateway)
+                )
             elif _is_address(source):
                 collections.append(await fetch_collection(str(source), self._digest))
             else:
@@ -140,6 +163,8 @@ class Client(Brief):
         for collection in collections:
             collection.check()
         check_split(collections)
+        if self._relay:
+            check_relay(self._relay, collections)
         self._collections = tuple(collections)
 
     async def _prepare(self) -> None:
@@ -327,6 +352,7 @@ class Client(Brief):
             tell,
             verified=self._verified,
             over_limit=over_limit,
+            relay=self._relay,
         )
 
     def checked_tickets(self, tickets: Sequence[str | bytes]) -> list[bytes]:

@@ -156,7 +156,11 @@ class TokenAsker:
         code = response.status_code
         if code == SIGNED:
             return data, None, 0.0
-        return b"", _issuer_refusal(url, code), retry_after_seconds(response)
+        return (
+            b"",
+            _issuer_refusal(url, code),
+            retry_after_seconds(response.headers.get("retry-after", "")),
+        )
 
 
 def _issuer_refusal(url: str, code: int) -> SubmissionResult:

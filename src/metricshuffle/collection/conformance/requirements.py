@@ -152,8 +152,8 @@ REQUIREMENTS = _requirements(
     (
         "C7",
         "v",
-        "A collection MUST have the format `metricshuffle-collection/2` if it has `piles` or "
-        "`issuer`, and only then; piles divide its messages.",
+        "A collection MUST have the format `metricshuffle-collection/2` if it has `piles`, "
+        "`issuer` or `gateway`, and only then; piles divide its messages.",
     ),
     # HTTP
     (
@@ -400,6 +400,61 @@ REQUIREMENTS = _requirements(
         "",
         "A client MUST NOT make a report that exceeds a limit of the person without their "
         "consent, and MUST say so where it makes none.",
+    ),
+    # Oblivious HTTP
+    (
+        "O1",
+        "v",
+        "`gateway` MUST be a key configuration (RFC 9458, section 3) of 41 bytes in hexadecimal "
+        "digits, for X25519, HKDF-SHA256 and AES-128-GCM, with a key of this collection alone.",
+    ),
+    (
+        "O2",
+        "v",
+        "A capsule MUST be an encapsulated request of RFC 9458 (section 4.3) with these "
+        "algorithms, and its answer an encapsulated response (section 4.4).",
+    ),
+    (
+        "O3",
+        "v",
+        "A client MUST make a capsule of its own for every attempt, also with the same report.",
+    ),
+    (
+        "O4",
+        "v",
+        "The content of a capsule MUST be a request in binary HTTP (RFC 9292) of known length, "
+        "padded with zeros to a multiple of 1,024 bytes, and no longer than the request of a "
+        "report needs.",
+    ),
+    (
+        "O5",
+        "v",
+        "A client MUST NOT take anything for the answer of the shuffler that does not open with "
+        "the key of its capsule.",
+    ),
+    (
+        "O6",
+        "s",
+        "A capsule that opens MUST be answered by 200 with an answer of type message/ohttp-res, "
+        "whatever the status inside.",
+    ),
+    (
+        "O7",
+        "s",
+        "Through the gateway a shuffler MUST answer GET of the collection whose key opened the "
+        "capsule, and POST of a report to it, as without a gateway, and everything else by 404 "
+        "inside.",
+    ),
+    (
+        "O8",
+        "s",
+        "All answers to reports MUST have 544 bytes, whatever the status inside.",
+    ),
+    (
+        "O9",
+        "s",
+        "A capsule that does not open MUST be answered by 400, with the same body whatever is "
+        "wrong with it.",
     ),
 )
 

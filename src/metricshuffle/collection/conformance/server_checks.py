@@ -6,12 +6,24 @@ import json
 import secrets
 import time
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
 from metricshuffle.collection.admission_tokens import TOKEN_NONCE_BYTES, TokenVerifier
+from metricshuffle.collection.binary_http import (
+    BinaryRequest,
+    BinaryResponse,
+    MalformedMessage,
+)
 from metricshuffle.collection.blind_signatures import MODULUS_BYTES
+from metricshuffle.collection.capsules import (
+    ADDED_TO_ANSWER,
+    ANSWER_TYPE,
+    CAPSULE_TYPE,
+    GATEWAY_PATH,
+    SHORT_ANSWER_BYTES,
+)
 from metricshuffle.collection.conformance.requirements import (
     ConformanceLine,
     NotChecked,
@@ -19,14 +31,16 @@ from metricshuffle.collection.conformance.requirements import (
     expect,
     lines_of,
 )
+from metricshuffle.collection.oblivious_calls import ObliviousCalls
 from metricshuffle.collection.recipes import JsonObject
 from metricshuffle.collection.sealed_boxes import (
     ADMISSION_TOKEN_BYTES,
     TICKET_BYTES,
+    NotOpened,
     PrivateKey,
 )
 from metricshuffle.collection.store.records import STATES
-from metricshuffle.collection.terms import Collection
+from metricshuffle.collection.terms import Collection, origin_of
 from metricshuffle.errors import InputError, require
 
 if TYPE_CHECKING:
@@ -278,6 +292,82 @@ class ServerCheck:
         statuses = [self.post(self.report()).status_code for _ in range(2)]
         expect(set(statuses) == {410}, f"answered by {statuses}.")
 
+    # The gateway
+
+    def ask_gateway(self, request: BinaryRequest) -> tuple[BinaryResponse, int]:
+        """Send a request through the gateway; return the response, and the answer's length."""
+        if not self.collection.terms.gateway:
+            raise NotChecked("the collection has no gateway.")
+        if self.state().get("state") != "open":
+            raise NotChecked(NEEDS_OPEN)
+        calls = ObliviousCalls(self.collection)
+        capsule, key = calls.configuration.sealed(request.encoded(calls.request_size))
+        answer = self._post_capsule(capsule)
+        kind = answer.headers.get("content-type", "")
+        expect(answer.status_code == 200, f"a capsule is answered by {answer.status_code}.")
+        expect(kind == ANSWER_TYPE, f"an answer has the type {kind!r}.")
+        try:
+            return BinaryResponse.decoded(key.opened(answer.content)), len(answer.content)
+        except (NotOpened, MalformedMessage):
+            raise NotConforming("an answer does not open.") from None
+
+    def _post_capsule(self, capsule: bytes) -> httpx.Response:
+        answer = self.client.post(
+            origin_of(self.url) + GATEWAY_PATH,
+            content=capsule,
+            headers={"content-type": CAPSULE_TYPE},
+        )
+        self.answers.append(answer)
+        if answer.status_code == 403:
+            raise NotChecked("the gateway takes capsules of listed relays only.")
+        return answer
+
+    def check_gateway(self) -> None:
+        response, _ = self.ask_gateway(ObliviousCalls(self.collection).fetching)
+        expect(response.status == 200, f"the collection is answered by {response.status}.")
+        expect(response.content == self.collection.served, "other bytes than without a gateway.")
+
+    def check_targets(self) -> None:
+        calls = ObliviousCalls(self.collection)
+        for path in ("/v1/control/keys", f"/v1/collections/{secrets.token_hex(32)}/reports"):
+            response, _ = self.ask_gateway(replace(calls.reporting(b""), path=path))
+            expect(response.status == 404, f"{path} is answered by {response.status}.")
+        self.need_open()
+        response, _ = self.ask_gateway(calls.reporting(bytes(self.collection.sealing.report_size)))
+        expect(response.status == 422, f"zeros are answered by {response.status}.")
+
+    def check_answer_length(self) -> None:
+        calls = ObliviousCalls(self.collection)
+        size = self.collection.sealing.report_size
+        contents = [bytes(size), bytes(size - 1), bytes(size + 1)]
+        if self.is_sending and not self.collection.sealing.ticket:
+            contents.append(self.report())
+        lengths = {
+            length
+            for content in contents
+            for _, length in [self.ask_gateway(calls.reporting(content))]
+        }
+        expect(lengths == {SHORT_ANSWER_BYTES + ADDED_TO_ANSWER}, f"lengths {sorted(lengths)}.")
+
+    def check_malformed(self) -> None:
+        calls = ObliviousCalls(self.collection)
+        self.ask_gateway(calls.fetching)
+        capsule, _ = calls.configuration.sealed(calls.fetching.encoded(calls.request_size))
+        answers = [
+            self._post_capsule(body)
+            for body in (
+                capsule[:-1],
+                capsule[:-1] + bytes([capsule[-1] ^ 1]),
+                bytes([capsule[0] ^ 1]) + capsule[1:],
+                capsule[:7] + bytes(len(capsule) - 7),
+                secrets.token_bytes(len(capsule)),
+                b"",
+            )
+        ]
+        statuses = [answer.status_code for answer in answers]
+        expect(set(statuses) == {400}, f"answered by {statuses}.")
+        expect(len({answer.content for answer in answers}) == 1, "the answers differ.")
+
     # All answers
 
     def check_all_answers(self) -> None:
@@ -335,6 +425,10 @@ def check_server(
             "A2": server.check_spent_ticket,
             "A3": server.check_invalid_token,
             "A4": server.check_spent_token,
+            "O6": server.check_gateway,
+            "O7": server.check_targets,
+            "O8": server.check_answer_length,
+            "O9": server.check_malformed,
             "T4": server.check_closed,
             "H8": server.check_all_answers,
             "H12": server.check_retry_times,

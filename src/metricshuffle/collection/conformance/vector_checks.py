@@ -19,6 +19,7 @@ from metricshuffle.collection.admission_tokens import (
     issuer_name,
 )
 from metricshuffle.collection.blind_signatures import SignatureRejected
+from metricshuffle.collection.conformance.capsule_checks import capsule_checks
 from metricshuffle.collection.conformance.requirements import (
     ConformanceLine,
     NotConforming,
@@ -42,9 +43,9 @@ ENC_BYTES = 32
 
 def check_vectors(folder: Path) -> Iterable[ConformanceLine]:
     """Check all vectors of a folder, and yield a line for each requirement they cover."""
-    boxes, payloads, collections, outputs, tokens = (
-        _read(folder / f"{name}.json")
-        for name in ("boxes", "payloads", "collections", "outputs", "tokens")
+    names = ("boxes", "payloads", "collections", "outputs", "tokens", "oblivious")
+    boxes, payloads, collections, outputs, tokens, oblivious = (
+        _read(folder / f"{name}.json") for name in names
     )
     checks: list[NumberedCheck] = []
     for case in boxes["cases"]:
@@ -72,6 +73,7 @@ def check_vectors(folder: Path) -> Iterable[ConformanceLine]:
     checks += [
         ("R4", partial(_check_countersignature, case)) for case in outputs["countersignatures"]
     ]
+    checks += capsule_checks(oblivious)
     return lines_of("vectors", checks)
 
 

@@ -13,12 +13,22 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 
+from metricshuffle.collection.capsules import AnswerKey
 from metricshuffle.collection.edge.opener_pool import HeldLease, OpenerGone, OpenerPool
+from metricshuffle.collection.hpke_context import AEAD_KEY_BYTES
 from metricshuffle.collection.hub.lease_office import LeaseDenied, boot_and_wall
 from metricshuffle.collection.hub.lease_server import CALL_SECONDS, HubLink, HubUnreachable
 from metricshuffle.collection.keys import LEASE_BYTES, TAG_BYTES
+from metricshuffle.collection.oblivious_calls import ObliviousCalls
 from metricshuffle.collection.recipes import JsonObject
-from metricshuffle.collection.shuffler.ingest import Intake, IntakeOpener, ReportOpener
+from metricshuffle.collection.sealed_boxes import KEY_BYTES, NotOpened
+from metricshuffle.collection.shuffler.ingest import (
+    Intake,
+    IntakeOpener,
+    OpenedCapsule,
+    ReportOpener,
+    largest_capsule,
+)
 from metricshuffle.collection.shuffler.log_events import LogEvent, failure_text
 from metricshuffle.collection.shuffler.readiness import DRAINING, Check
 from metricshuffle.collection.store.part_store import ROOM_BLOCK, EdgeStore
@@ -36,6 +46,8 @@ HUB_SILENCE_SECONDS = HUB_PROBE_SECONDS + CALL_SECONDS
 """Time after the last answer of the hub after which an edge without leases is not ready."""
 MAX_COLLECTIONS = 64
 """Maximum number of collections whose keys an edge has at once."""
+ANSWER_START = LEASE_BYTES + KEY_BYTES
+"""Position of the secret of the answer in an opened capsule."""
 ANSWER_SECONDS = 15.0
 """Time limit for a transaction, which would wait for ever for a missing standby."""
 NO_KEYS = "the keys of this collection are not here now."
@@ -266,6 +278,25 @@ class EdgeIntake(Intake):
 
     # Reports
 
+    async def largest_capsule(self) -> int:
+        return largest_capsule(list(self._openers.values()))
+
+    async def open_capsule(self, capsule: bytes) -> OpenedCapsule:
+        """Open a capsule; raises `StoreError` if its keys may be missing only for now."""
+        try:
+            content = await self._openers_of_reports.opened_capsule(capsule)
+        except NotOpened:
+            if self._hub_failed:
+                raise OpenerGone("the keys of a collection may be missing now.") from None
+            raise
+        lease, enc, secret = content[:LEASE_BYTES], content[LEASE_BYTES:], content[ANSWER_START:]
+        for digest, line in list(self._leases.items()):
+            opener = self._openers.get(digest)
+            if line.lease == lease and isinstance(opener, ReportOpener):
+                answer = AnswerKey(enc[:KEY_BYTES], secret[:AEAD_KEY_BYTES])
+                return OpenedCapsule(opener, secret[AEAD_KEY_BYTES:], answer)
+        raise OpenerGone(NO_KEYS)
+
     async def _entry(self, opener: IntakeOpener, report: bytes) -> Entry:
         lease = self._leases.get(opener.digest)
         if lease is None:
@@ -303,4 +334,5 @@ def _held_lease(digest: str, answer: JsonObject, boot: float, wall: float) -> He
         wall,
         float(answer["until"]),
         collection.token_verifier,
+        ObliviousCalls(collection).capsule_size if collection.terms.gateway else 0,
     )

@@ -43,6 +43,9 @@ class HubIntake(Intake):
     async def opener(self, digest: str) -> IntakeOpener | None:
         raise StoreError("reports are sent to an edge.")
 
+    async def largest_capsule(self) -> int:
+        raise StoreError("capsules are sent to an edge.")
+
 
 @dataclass(frozen=True)
 class EdgeServer(ShufflerServer):

@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import secrets
 import struct
 import sys
 import threading
@@ -19,6 +20,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from metricshuffle.collection.admission_tokens import TokenRejected, TokenVerifier
+from metricshuffle.collection.capsules import GatewayKey
 from metricshuffle.collection.hub.lease_office import LeaseDenied, boot_and_wall
 from metricshuffle.collection.hub.lease_server import HubLink, HubUnreachable, LeaseIdentity
 from metricshuffle.collection.keys import LEASE_BYTES, TAG_BYTES, LeaseKeys
@@ -29,6 +31,7 @@ HEAD = struct.Struct("<IQB")
 TAKE_LEASE = 0
 OPEN_REPORT = 1
 PROLONG = 2
+OPEN_CAPSULE = 3
 """Kinds of requests."""
 DONE = 0
 NOT_OPENED = 1
@@ -47,6 +50,8 @@ class OpenLease:
     private: PrivateKey
     sealing: BoxFormat
     deadline: tuple[float, float]
+    gateway: GatewayKey
+    capsule_size: int
     verifier: TokenVerifier | None = None
 
     def is_over(self) -> bool:
@@ -94,6 +99,8 @@ class Opener:
                 return NOT_OPENED, b""
             except TokenRejected:
                 return NOT_ADMITTED, b""
+        if kind == OPEN_CAPSULE:
+            return self._open_capsule(content)
         document = json.loads(content)
         number = bytes.fromhex(document["lease"])
         deadline = (float(document["boot"]), float(document["wall"]))
@@ -108,9 +115,32 @@ class Opener:
         keys = LeaseKeys.from_json(answer)
         sealing = BoxFormat(keys.digest, *document["sizes"])
         tokens = document["tokens"]
-        verifier = tokens and TokenVerifier.from_document(tokens)
-        self._leases[number] = OpenLease(keys, keys.private, sealing, deadline, verifier)
+        self._leases[number] = OpenLease(
+            keys,
+            keys.private,
+            sealing,
+            deadline,
+            GatewayKey(keys.gateway),
+            document["capsule_size"],
+            tokens and TokenVerifier.from_document(tokens),
+        )
         return DONE, b""
+
+    def _open_capsule(self, capsule: bytes) -> tuple[int, bytes]:
+        """Open a capsule by any lease, in random order as in `Intake.open_capsule`."""
+        leases = list(self._leases.items())
+        secrets.SystemRandom().shuffle(leases)
+        for number, lease in leases:
+            if len(capsule) > lease.capsule_size:
+                continue
+            if lease.is_over():
+                os._exit(OVER_EXIT_CODE)
+            try:
+                request, answer = lease.gateway.opened(capsule)
+            except NotOpened:
+                continue
+            return DONE, number + answer.enc + answer.secret + request
+        return NOT_OPENED, b""
 
 
 def read_frame(stream: BinaryIO) -> tuple[int, int, bytes] | None:

@@ -88,15 +88,23 @@ class Operator:
 
     def new_hop(self, name: str = "") -> Hop:
         """Create keys for a new collection at the shuffler; return its hop."""
+        return self.new_gateway_hop(name)[0]
+
+    def new_gateway_hop(self, name: str = "") -> tuple[Hop, str]:
+        """Create keys for a new collection; return the hop, and the key of its gateway.
+
+        Shufflers of an earlier version have no gateway: then its key is empty.
+        """
         answer = self._call("POST", "keys")
         try:
-            return Hop(
+            hop = Hop(
                 key=answer["key"],
                 release=answer["release"],
                 name=name,
                 url=self.address or self.url,
                 witness=answer.get("witness"),
             )
+            return hop, str(answer.get("gateway", ""))
         except (KeyError, InputError):
             raise InputError(
                 f"{self.url} does not answer as a shuffler does; see whether it is "
@@ -240,6 +248,8 @@ class Opening:
     issuer: Issuer | None = None
     """Issuer of tokens, which all parts share: a person gets one token, for one part."""
     apart: bool = True
+    oblivious: bool = False
+    """Whether reports may also come through a relay."""
 
     def __post_init__(self) -> None:
         task = self.task
@@ -316,8 +326,13 @@ class Opening:
             retention=self.retention,
         )
 
-    def collection(self, part: int, hops: Sequence[Hop]) -> Collection:
-        """Collection of one part."""
+    def collection(self, part: int, hops: Sequence[Hop], gateway: str = "") -> Collection:
+        """Collection of one part; `gateway` is the key of the first hop's gateway."""
+        if self.oblivious and not gateway:
+            raise InputError(
+                f"{hops[0].url} has no gateway for reports through a relay; it runs an earlier "
+                "version."
+            )
         return Collection.new(
             self.task,
             round=self.round,
@@ -333,6 +348,7 @@ class Opening:
             admission=self.admission,
             issuer=self.issuer,
             retention=self.retention,
+            **({"gateway": gateway} if self.oblivious else {}),
         )
 
     def new_tickets(self) -> list[bytes]:

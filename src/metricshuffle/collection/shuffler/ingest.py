@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import queue
+import secrets
 import shutil
 import threading
 import time
@@ -18,7 +19,9 @@ from pathlib import Path
 from typing import Protocol
 
 from metricshuffle.collection.admission_tokens import TokenVerifier
+from metricshuffle.collection.capsules import AnswerKey
 from metricshuffle.collection.keys import CollectionKeys, KeyFolder
+from metricshuffle.collection.oblivious_calls import ObliviousCalls
 from metricshuffle.collection.sealed_boxes import BoxFormat, NotOpened
 from metricshuffle.collection.shuffler.log_events import LogEvent
 from metricshuffle.collection.shuffler.readiness import SLOW, Check
@@ -89,6 +92,8 @@ class ReportOpener:
     """Site of the collection's own join page."""
     verifier: TokenVerifier | None = None
     """Verifier of tokens, if people are admitted by tokens."""
+    calls: ObliviousCalls | None = None
+    """Calls through the gateway of the collection, if it has one."""
 
     @classmethod
     def of(cls, row: CollectionRow, keys: CollectionKeys) -> ReportOpener:
@@ -102,7 +107,8 @@ class ReportOpener:
             # A browser cannot open this address, so there is no join page.
             origin = b""
         verifier = collection.token_verifier
-        return cls(collection.digest, collection.sealing, None, origin, verifier)
+        calls = ObliviousCalls(collection) if collection.terms.gateway else None
+        return cls(collection.digest, collection.sealing, None, origin, verifier, calls)
 
     @property
     def size(self) -> int:
@@ -127,6 +133,21 @@ class ReportOpener:
             self.keys.ticket_hash(ticket) if ticket else b"",
             self.keys.hidden(tag, b"".join(boxes)),
         )
+
+
+@dataclass(frozen=True)
+class OpenedCapsule:
+    """Request that came through a relay, for the collection whose key opened it."""
+
+    opener: ReportOpener
+    request: bytes
+    answer: AnswerKey
+
+
+def largest_capsule(openers: Iterable[IntakeOpener]) -> int:
+    """Length of the longest capsule for these collections; 0 without any."""
+    calls = (opener.calls for opener in openers if isinstance(opener, ReportOpener))
+    return max((each.capsule_size for each in calls if each is not None), default=0)
 
 
 IntakeResult = Verdict | StoreError
@@ -165,6 +186,8 @@ class Intake:
         self._least_free = least_free
         self._log = log
         self._openers: dict[str, IntakeOpener] = {}
+        self._gateways: dict[str, ReportOpener] = {}
+        self._gateways_at = float("-inf")
         self._closed: set[str] = set()
         self._lookups: dict[str, asyncio.Future[IntakeOpener | None]] = {}
         self._checked_at = float("-inf")
@@ -214,6 +237,41 @@ class Intake:
             raise StoreError("the keys of this collection are not here.")
         opener = self._openers[digest] = ReportOpener.of(row, keys)
         return opener
+
+    async def largest_capsule(self) -> int:
+        """Length of the longest capsule for collections that have a gateway here; 0 without any."""
+        if time.monotonic() - self._gateways_at > CHECK_INTERVAL_SECONDS:
+            self._gateways_at = time.monotonic()
+            self._gateways = await asyncio.to_thread(self._find_gateways)
+        return largest_capsule(self._gateways.values())
+
+    def _find_gateways(self) -> dict[str, ReportOpener]:
+        """Openers of the collections with a gateway whose keys are here, also of closed ones."""
+        openers = {}
+        for row in self.store.rows():
+            if row.state not in ("open", "sealed") or b'"gateway"' not in row.served:
+                continue
+            opener = self._gateways.get(row.digest)
+            if opener is None and Collection(row.served).hop_index_of(row.key) == 0:
+                keys = None if self.keys is None else self.keys.of(row.key)
+                opener = None if keys is None else ReportOpener.of(row, keys)
+            if opener is not None and opener.calls is not None:
+                openers[row.digest] = opener
+        return openers
+
+    async def open_capsule(self, capsule: bytes) -> OpenedCapsule:
+        """Open a capsule with the key of any collection; raises `NotOpened` if none does.
+
+        Keys are tried in random order, so that the time tells nothing about the collection.
+        """
+        openers = list(self._gateways.values())
+        secrets.SystemRandom().shuffle(openers)
+        for opener in openers:
+            fits = opener.calls is not None and len(capsule) <= opener.calls.capsule_size
+            if fits and opener.keys is not None:
+                with suppress(NotOpened):
+                    return OpenedCapsule(opener, *opener.keys.gateway.opened(capsule))
+        raise NotOpened("this capsule cannot be opened.")
 
     def is_busy(self) -> bool:
         """Return whether another report would be refused, because too many wait."""

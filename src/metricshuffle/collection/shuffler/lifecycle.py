@@ -136,6 +136,13 @@ class Shuffler:
         with _disk_errors("keys cannot be stored"):
             return self.keys.new().party
 
+    def gateway_of(self, party: Party) -> str:
+        """Key configuration of the gateway for a new collection, in hexadecimal digits."""
+        keys = self.keys.of(party.key)
+        if keys is None:
+            raise StoreError("the keys of this collection are not here.")
+        return keys.gateway.configuration.encoded.hex()
+
     def new_witness(self) -> HopWitness | None:
         """Ask the witness of this shuffler, if any, for its entry in a collection."""
         return None if self.witness is None else self.witness.witness()
@@ -210,6 +217,11 @@ class Shuffler:
         place = collection.hop_index_of(keys.party.key) or 0
         self._check_place(collection, place)
         self._check_witness(terms.hops[place].witness)
+        if terms.gateway and place == 0 and terms.gateway != self.gateway_of(keys.party):
+            raise PlanError(
+                "the gateway of this collection has another key than this shuffler's, which could "
+                "not open what is sent through a relay."
+            )
         if trouble := self.store.read_clock().trouble:
             raise InputError(trouble)
         if self.store.now() >= parse_time(terms.closes):

@@ -317,6 +317,7 @@ class _Routes(_PublicRoutes):
         witness = await asyncio.to_thread(self.shuffler.new_witness)
         party = await asyncio.to_thread(self.shuffler.new_party)
         content: JsonObject = {"key": party.key, "release": party.release}
+        content["gateway"] = await asyncio.to_thread(self.shuffler.gateway_of, party)
         if witness is not None:
             content["witness"] = witness.model_dump()
         return _json_response(content, 201)

@@ -39,7 +39,7 @@ public final class Collection {
       collection = new Collection(digest, terms, Json.read(terms.get("task").text()));
       collection.task();
       format = terms.get("format").text() + terms.get("suite").text();
-      known = FORMAT + (collection.piles() > 0 ? 2 : 1) + SUITE;
+      known = FORMAT + (collection.piles() > 0 || terms.has("gateway") ? 2 : 1) + SUITE;
     } catch (Json.Unreadable unreadable) {
       throw new CollectionError("This is not a collection: it cannot be read.", unreadable);
     }
