@@ -65,6 +65,7 @@ EXTRAS: dict[str, tuple[tuple[str, ...], str]] = {
         "the shuffler over a network: serve, collection, join-page",
     ),
     "postgres": (("psycopg",), "serve --store postgresql://..."),
+    "objects": (("obstore",), "several mixers for large collections: serve --objects, mix"),
     "web": (
         (
             "starlette",

@@ -13,7 +13,7 @@ import hmac
 import os
 import secrets
 import stat
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from functools import cached_property
 from pathlib import Path
@@ -260,6 +260,24 @@ class CollectionKeys:
         from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
         return AESGCM(keyed_hash(derive_key(self.secret[KEY_BYTES:], "dummies"), salt, TOKEN_BYTES))
+
+    def mix_key(self, digest: str, attempt: str) -> bytes:
+        """Key of what mixers write in one attempt to mix a collection."""
+        return derive_key(self.secret[KEY_BYTES:], f"mix {digest} {attempt}")
+
+    def report_shower(self, digest: str) -> Callable[[bytes, bytes], bytes]:
+        """Return a function that decrypts stored reports, given their label, whoever took them."""
+        leases: dict[bytes, LeaseKeys] = {}
+
+        def shown(label: bytes, hidden: bytes) -> bytes:
+            if len(label) == TAG_BYTES:
+                return self.shown(label, hidden)
+            lease = label[:LEASE_BYTES]
+            if lease not in leases:
+                leases[lease] = self.lease(digest, lease)
+            return leases[lease].shown(label[LEASE_BYTES:], hidden)
+
+        return shown
 
     def lease(self, digest: str, lease: bytes) -> LeaseKeys:
         """Derive the keys of a lease."""

@@ -130,6 +130,7 @@ class HubServer(ShufflerServer):
                         witness=self.witness,
                         witness_for=self.witness_for,
                         is_hub=True,
+                        mixers=self.mixers,
                     )
                     self._check_keys(shuffler, log)
                     log_witnesses(shuffler, log)

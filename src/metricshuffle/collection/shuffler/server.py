@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from metricshuffle.collection.keys import KeyFolder
 from metricshuffle.collection.memory import forbid_memory_dumps, locked_memory
+from metricshuffle.collection.mixer.object_mixing import MixerSettings
 from metricshuffle.collection.shuffler.drain import Drain
 from metricshuffle.collection.shuffler.lifecycle import Shuffler
 from metricshuffle.collection.shuffler.log_events import EventLog, Log, LogEvent, failure_text
@@ -191,6 +192,8 @@ class ShufflerServer:
     """Seconds from SIGTERM until the server stops listening."""
     metrics: Listener | None = None
     """Address of the metrics page, if any."""
+    mixers: MixerSettings | None = None
+    """Object store of mixers, if there is one."""
 
     def run(self, ready: Callable[[str], None], log: Log) -> None:
         """Serve until SIGTERM or SIGINT.
@@ -219,6 +222,7 @@ class ShufflerServer:
                     abandon=self.abandon,
                     witness=self.witness,
                     witness_for=self.witness_for,
+                    mixers=self.mixers,
                 )
                 shuffler.check_keys(self.abandon)
                 log(locked)
