@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import os
 import sys
 import threading
 from pathlib import Path
@@ -10,6 +12,7 @@ from typing import Annotated
 import typer
 
 from metricshuffle.cli.serve_command import Database, LogFormat, LogOption
+from metricshuffle.cli.shared_options import Json
 
 Objects = Annotated[
     str,
@@ -26,7 +29,11 @@ KeyFolder = Annotated[
 
 
 def mix(
-    store: Database, objects: Objects, keys: KeyFolder, log: LogOption = LogFormat.TEXT
+    store: Database,
+    objects: Objects,
+    keys: KeyFolder,
+    log: LogOption = LogFormat.TEXT,
+    as_json: Json = False,
 ) -> None:
     """Operator: help a shuffler to mix large collections, until it is stopped.
 
@@ -53,7 +60,10 @@ def mix(
             report = JsonLog(sys.stderr) if log is LogFormat.JSON else print_error
             report(locked)
             mixer = Mixer(database, Keys.at(keys), objects_here, log=report)
-            say(screen(), "Waiting for large collections to mix. Stop with Ctrl-C.")
+            if as_json:
+                print(json.dumps({"objects": objects, "pid": os.getpid()}), flush=True)
+            else:
+                say(screen(), "Waiting for large collections to mix. Stop with Ctrl-C.")
             mixer.run(threading.Event())
         finally:
             database.close()

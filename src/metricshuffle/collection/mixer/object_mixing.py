@@ -250,8 +250,8 @@ class ObjectMixing:
 
     def _wait(self, attempt: MixAttempt, tasks: list[MixTask]) -> None:
         now = self.store.now()
-        is_taken = any(not task.is_done and task.until > now for task in tasks)
-        if not is_taken and now > attempt.started + self.settings.patience:
+        last = max(attempt.started, *(task.until for task in tasks))
+        if now > last + self.settings.patience:
             raise StoreError(
                 f"no mixer takes the tasks of collection {self.row.digest[:16]}; start "
                 "metricshuffle mix with this --store and --objects."
