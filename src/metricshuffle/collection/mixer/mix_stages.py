@@ -59,10 +59,6 @@ class BoxRows:
     piles: NDArray[np.uint8]
     boxes: NDArray[np.uint8]
 
-    def pack(self, *, with_piles: bool = True) -> bytes:
-        piles = self.piles.tobytes() if with_piles else b""
-        return self.owners.astype("<u8").tobytes() + piles + self.boxes.tobytes()
-
     @classmethod
     def unpack(cls, content: bytes, rows: int, size: int, *, with_piles: bool = True) -> BoxRows:
         start = rows * OWNER_BYTES
@@ -82,10 +78,9 @@ class BoxRows:
 
 @dataclass(frozen=True)
 class PieceEntry:
-    """Piece in an index."""
+    """Piece in an index, which is authenticated; its name determines its key."""
 
     name: str
-    digest: str
     rows: int
 
 
@@ -157,20 +152,19 @@ class MixStages:
 
     def _write(self, place: str, content: bytes, rows: int) -> PieceEntry:
         self.keep()
-        receipt = self.pieces.write(place, content)
-        return PieceEntry(receipt.name, receipt.digest, rows)
+        return PieceEntry(self.pieces.write(place, content), rows)
 
     def write_index(self, place: str, index: StageIndex) -> PieceReceipt:
-        return self.pieces.write(place, index.to_json())
+        return self.pieces.write_recorded(place, index.to_json())
 
     def read_index(self, receipt: PieceReceipt) -> StageIndex:
-        return StageIndex.from_json(self.pieces.read(receipt))
+        return StageIndex.from_json(self.pieces.read(receipt.name, receipt.digest))
 
     def _read(self, part: PartEntry) -> Iterator[BoxRows]:
         size = 0 if part.single else self.size
         for piece in part.pieces:
             self.keep()
-            content = self.pieces.read(PieceReceipt(piece.name, piece.digest))
+            content = self.pieces.read(piece.name)
             yield BoxRows.unpack(content, piece.rows, size)
 
     # Cutting
@@ -226,10 +220,9 @@ class MixStages:
 
         def write_all() -> None:
             for number, rows in enumerate(waiting):
-                if rows:
-                    parts[number].pieces += self._pieces(
-                        joined_rows(rows), f"{place}/{number}", is_single=bool(parts[number].single)
-                    )
+                parts[number].pieces += self._pieces(
+                    rows, f"{place}/{number}", is_single=bool(parts[number].single)
+                )
                 rows.clear()
 
         for batch in batches:
@@ -248,15 +241,17 @@ class MixStages:
         return StageIndex(parts)
 
     def _pieces(
-        self, rows: BoxRows, place: str, *, is_single: bool = False, with_piles: bool = True
+        self, batches: Sequence[BoxRows], place: str, *, is_single: bool = False
     ) -> Iterator[PieceEntry]:
-        """Write rows to pieces of limited size."""
+        """Write rows to pieces of about the size of a piece, or of a batch."""
         step = max(1, self.piece_bytes // (self.size + OWNER_BYTES + PILE_BYTES))
-        for start in range(0, len(rows.owners), step):
-            some = rows.chosen(slice(start, start + step))
-            if is_single:
-                some = BoxRows(some.owners, some.piles, some.boxes[:, :0])
-            yield self._write(place, some.pack(with_piles=with_piles), len(some.owners))
+        start = rows = 0
+        for number, batch in enumerate(batches, start=1):
+            rows += len(batch.owners)
+            if rows >= step or number == len(batches):
+                content = pack_rows(batches[start:number], with_boxes=not is_single)
+                yield self._write(place, content, rows)
+                start, rows = number, 0
 
     # Cutting again
 
@@ -319,13 +314,12 @@ class MixStages:
         if self.piles > 1:
             order = order[rows.piles[order] == pile]
         step = max(1, self.piece_bytes // (self.size + OWNER_BYTES))
-        return [
-            entry
-            for start in range(0, len(order), step)
-            for entry in self._pieces(
-                rows.chosen(order[start : start + step]), f"{place}/{pile}", with_piles=False
-            )
-        ]
+        entries = []
+        for start in range(0, len(order), step):
+            some = rows.chosen(order[start : start + step])
+            content = pack_rows([some], with_piles=False)
+            entries.append(self._write(f"{place}/{pile}", content, len(some.owners)))
+        return entries
 
     def _owners(self, owners: Iterable[NDArray[np.uint64]], place: str) -> PartEntry:
         part = PartEntry()
@@ -361,7 +355,7 @@ class MixStages:
 
     def read_owners(self, part: PartEntry) -> Iterator[NDArray[np.uint64]]:
         for piece in part.pieces:
-            content = self.pieces.read(PieceReceipt(piece.name, piece.digest))
+            content = self.pieces.read(piece.name)
             if len(content) != piece.rows * OWNER_BYTES:
                 raise PieceLost("a piece has another length than its index says.")
             yield np.frombuffer(content, "<u8").astype(np.uint64)
@@ -369,7 +363,7 @@ class MixStages:
     def read_run(self, part: PartEntry, shared: NDArray[np.uint64]) -> Iterator[bytes]:
         """Read the boxes of a sorted run, without those of shared reports."""
         for piece in part.pieces:
-            content = self.pieces.read(PieceReceipt(piece.name, piece.digest))
+            content = self.pieces.read(piece.name)
             rows = BoxRows.unpack(content, piece.rows, self.size, with_piles=False)
             boxes = rows.boxes
             if len(shared):
@@ -406,6 +400,18 @@ def box_after(box: bytes) -> bytes | None:
     """Return the box that follows in the order of bytes; None after the last one."""
     number = int.from_bytes(box, "big") + 1
     return None if number >> (8 * len(box)) else number.to_bytes(len(box), "big")
+
+
+def pack_rows(
+    batches: Sequence[BoxRows], *, with_piles: bool = True, with_boxes: bool = True
+) -> bytes:
+    """Return rows as the columns of a piece."""
+    columns = [some.owners.astype("<u8", copy=False).data for some in batches]
+    if with_piles:
+        columns += [some.piles.data for some in batches]
+    if with_boxes:
+        columns += [some.boxes.data for some in batches]
+    return b"".join(columns)
 
 
 def joined_rows(rows: Sequence[BoxRows]) -> BoxRows:

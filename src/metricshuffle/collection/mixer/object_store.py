@@ -7,7 +7,7 @@ that belongs to its name (`SealedPieces`).
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -67,8 +67,6 @@ class ObjectStore:
 
         try:
             yield
-        except FileNotFoundError:
-            raise PieceLost("an object that was written is gone from the object store.") from None
         except (BaseError, OSError) as error:
             raise StoreError(
                 f"cannot use the object store ({type(error).__name__}); see that it can be "
@@ -86,7 +84,12 @@ class ObjectStore:
         import obstore
 
         with self._errors():
-            return bytes(obstore.get(self._backend, name).bytes())
+            try:
+                return bytes(obstore.get(self._backend, name).bytes())
+            except FileNotFoundError:
+                raise PieceLost(
+                    "an object that was written is gone from the object store."
+                ) from None
 
     def names(self, prefix: str = "") -> list[str]:
         """Names below a prefix, which ends where a part of the name ends."""
@@ -108,9 +111,8 @@ class ObjectStore:
         """Delete all objects below a prefix; safe to repeat."""
         import obstore
 
-        for name in self.names(prefix):
-            try:
-                with self._errors():
-                    obstore.delete(self._backend, name)
-            except PieceLost:  # another process has just deleted it
-                continue
+        with self._errors():
+            while names := self.names(prefix):
+                # Another process may have just deleted some of them.
+                with suppress(FileNotFoundError):
+                    obstore.delete(self._backend, names)

@@ -22,7 +22,7 @@ NAME_BYTES = 16
 
 @dataclass(frozen=True)
 class PieceReceipt:
-    """Name of a written piece, and SHA-256 of its encrypted bytes."""
+    """Name of a written piece, and SHA-256 of its encrypted bytes, for the table of tasks."""
 
     name: str
     digest: str
@@ -42,24 +42,33 @@ class SealedPieces:
     def prefix(self) -> str:
         return f"{self.digest}/{self.attempt}"
 
-    def write(self, place: str, content: bytes) -> PieceReceipt:
-        """Encrypt and write a content under a new name; return the name and digest to record."""
-        name = f"{self.prefix}/{place}.{secrets.token_hex(NAME_BYTES)}"
+    def write(self, place: str, content: bytes) -> str:
+        """Encrypt and write a content under a new name; return the name."""
+        name = self._new_name(place)
+        self.objects.put(name, self.seal(name, content))
+        return name
+
+    def write_recorded(self, place: str, content: bytes) -> PieceReceipt:
+        """Encrypt and write a content under a new name; return what the table records."""
+        name = self._new_name(place)
         sealed = self.seal(name, content)
         self.objects.put(name, sealed)
         return PieceReceipt(name, hashlib.sha256(sealed).hexdigest())
 
-    def read(self, receipt: PieceReceipt) -> bytes:
-        """Read and decrypt a piece.
+    def _new_name(self, place: str) -> str:
+        return f"{self.prefix}/{place}.{secrets.token_hex(NAME_BYTES)}"
+
+    def read(self, name: str, digest: str = "") -> bytes:
+        """Read and decrypt a piece, after comparing its digest if one was recorded.
 
         Raises: PieceLost if it is gone, or not what was written.
         """
-        if not receipt.name.startswith(f"{self.prefix}/"):
+        if not name.startswith(f"{self.prefix}/"):
             raise PieceLost("a piece belongs to another attempt; it is never read.")
-        sealed = self.objects.get(receipt.name)
-        if hashlib.sha256(sealed).hexdigest() != receipt.digest:
+        sealed = self.objects.get(name)
+        if digest and hashlib.sha256(sealed).hexdigest() != digest:
             raise PieceLost("the object store returned other bytes than were written.")
-        return self.open(receipt.name, sealed)
+        return self.open(name, sealed)
 
     def seal(self, name: str, content: bytes) -> bytes:
         from cryptography.hazmat.primitives.ciphers.aead import AESGCM

@@ -1,0 +1,103 @@
+"""Benchmark of mixers over an object store, against the sort of one process.
+
+`python -m benchmarks.bench_mixers [REPORTS]`: ten messages per report, in boxes of 105 bytes, in a
+SQLite file, with pieces in a folder of the same disk. One run: the ratio counts, seconds do not. It
+is not part of `python -m benchmarks`, because it fills a disk with several gigabytes.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from benchmarks.bench_shuffle import MESSAGES, START, filled
+from metricshuffle.collection.keys import KeyFolder
+from metricshuffle.collection.mixer.object_mixing import MixerSettings
+from metricshuffle.collection.mixer.object_store import ObjectStore
+from metricshuffle.collection.shuffler.collection_mixing import CollectionMixing
+from metricshuffle.collection.shuffler.external_sort import SORT_MEMORY_BYTES
+from metricshuffle.collection.shuffler.output_files import OutputFolder, write_out
+from metricshuffle.collection.store.factory import connect_store
+from metricshuffle.collection.terms import Collection
+
+REPORTS = 1_000_000
+TARGET = 0.65
+MIXERS = (0, 1, 2)
+
+
+def mixed(folder: Path, objects: str) -> dict[str, float | str]:
+    """Mix the sealed collection into a file, by mixers if there is an object store."""
+    store = connect_store(f"sqlite:///{folder}/shuffler.db", lambda: time.time() - begun + ends)
+    ends, begun = START + 61, time.time()
+    keys = KeyFolder.at(folder / "keys")
+    [row] = store.rows()
+    if row.state == "open":
+        store.seal(row.digest)
+        [row] = store.rows()
+    own = keys.of(row.key)
+    assert own is not None
+    settings = MixerSettings(ObjectStore(objects), 0) if objects else None
+    collection = Collection(row.served)
+    outputs = OutputFolder.of(keys)
+    passed: dict[str, float | str] = {}
+    start = time.perf_counter()
+
+    def at(point: str) -> None:
+        passed[point] = time.perf_counter() - start
+
+    mixing = CollectionMixing(store, outputs, SORT_MEMORY_BYTES, row, collection, own, settings, at)
+    while (write := mixing.writer()) is None:
+        time.sleep(0.1)
+    at("sorted")
+    digest = write_out(folder / "output", write, at).digest
+    at("output in a file")
+    with open("/proc/self/status") as status:
+        [peak] = [line.split()[1] for line in status if line.startswith("VmHWM")]
+    return {**passed, "gigabytes": int(peak) / 1e6, "digest": digest}
+
+
+def run_mixers(folder: Path, count: int) -> dict[str, float | str]:
+    objects = f"file://{folder}/objects-{count}" if count else ""
+    words = [sys.executable, "-m"]
+    mix = ["metricshuffle", "mix", "--store", f"sqlite:///{folder}/shuffler.db"]
+    places = ["--objects", objects, "--keys", str(folder / "keys")]
+    mixers = [subprocess.Popen([*words, *mix, *places]) for _ in range(count)]
+    time.sleep(5.0 * bool(count))  # they have started
+    try:
+        driven = [*words, "benchmarks.bench_mixers", "--mixed", str(folder), objects]
+        answer = subprocess.run(driven, check=True, capture_output=True, text=True).stdout
+    finally:
+        for mixer in mixers:
+            mixer.terminate()
+            mixer.wait()
+    passed: dict[str, float | str] = json.loads(answer)
+    return passed
+
+
+def main() -> None:
+    reports = int(sys.argv[1]) if len(sys.argv) > 1 else REPORTS
+    with tempfile.TemporaryDirectory(prefix="ms-bench-") as name:
+        folder = Path(name)
+        filled(folder, reports)
+        print(f"{reports * MESSAGES:,} boxes")
+        runs = {}
+        for count in MIXERS:
+            runs[count] = run_mixers(folder, count)
+            label = f"{count} mixers" if count else "one process"
+            print(label, {key: value for key, value in runs[count].items() if key != "digest"})
+    assert len({run["digest"] for run in runs.values()}) == 1
+    seconds = {count: float(run["output in a file"]) for count, run in runs.items()}
+    for count in MIXERS[1:]:
+        ratio = seconds[count] / seconds[0]
+        print(f"{count} mixers / one process: {ratio:.2f} (target for two: {TARGET})")
+
+
+if __name__ == "__main__":
+    if sys.argv[1:2] == ["--mixed"]:
+        print(json.dumps(mixed(Path(sys.argv[2]), sys.argv[3])))
+    else:
+        main()
