@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import importlib.util
+import os
 import secrets
+import urllib.request
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
@@ -40,8 +42,6 @@ def bucket(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
         }
         for name, value in settings.items():
             monkeypatch.setenv(name, value)
-        import urllib.request
-
         name = f"spill-{secrets.token_hex(4)}"  # servers of one process share their buckets
         url = f"{settings['AWS_ENDPOINT_URL']}/{name}"
         urllib.request.urlopen(urllib.request.Request(url, method="PUT")).close()  # noqa: S310
@@ -65,6 +65,20 @@ def test_objects_are_written_read_listed_and_deleted(bucket: str) -> None:
     assert objects.names() == ["e/a/cut/0.1"]
     with pytest.raises(PieceLost):
         objects.get("d/a/cut/0.1")
+
+
+def test_a_bucket_with_versions_is_a_warning(bucket: str) -> None:
+    objects = ObjectStore(bucket)
+    assert objects.setting_warnings() == []
+    assert objects.names() == []
+    name = bucket.removeprefix("s3://").removesuffix("/mixers")
+    body = b"<VersioningConfiguration><Status>Enabled</Status></VersioningConfiguration>"
+    url = f"{os.environ['AWS_ENDPOINT_URL']}/{name}?versioning"
+    headers = {"Content-Type": "application/xml"}
+    request = urllib.request.Request(url, body, headers, method="PUT")  # noqa: S310
+    urllib.request.urlopen(request).close()  # noqa: S310
+    [warning] = objects.setting_warnings()
+    assert "keeps versions of objects" in warning
 
 
 def test_a_bucket_that_is_missing_or_away_is_a_sentence(

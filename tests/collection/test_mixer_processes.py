@@ -71,14 +71,13 @@ def released(shuffler: Running, collection: Collection, analyst: AnalystKey) -> 
         time.sleep(0.2)
 
 
-@pytest.mark.parametrize("new_store_url", ["sqlite", "postgresql"], indirect=True)
 def test_mixers_are_killed_at_every_stage_and_the_bytes_are_those_of_one_process(
-    new_store_url: Callable[[], str], tmp_path: Path
+    new_postgres_url: Callable[[], str], tmp_path: Path
 ) -> None:
     objects = f"file://{tmp_path}/objects"
     analyst = AnalystKey.new()
     mixers = []
-    with mixing_shuffler(tmp_path / "shuffler", new_store_url(), objects) as shuffler:
+    with mixing_shuffler(tmp_path / "shuffler", new_postgres_url(), objects) as shuffler:
         collection = shuffler.opened(load_task(10), lasts=10, analyst=analyst)
         reports = [report_of(collection) for _ in range(400)]
         statuses = post_report(f"{shuffler.url}/v1/collections/{collection.digest}", reports, 16)

@@ -112,6 +112,16 @@ def test_objects_are_listed_and_deleted_by_prefix(pieces: SealedPieces, tmp_path
     assert (tmp_path / "objects").stat().st_mode & 0o777 == 0o700
 
 
+def test_a_folder_that_others_may_use_is_a_warning(tmp_path: Path) -> None:
+    need_objects()
+    objects = ObjectStore(f"file://{tmp_path}/objects")
+    assert objects.setting_warnings() == []
+    assert objects.names() == []
+    (tmp_path / "objects").chmod(0o755)
+    [warning] = objects.setting_warnings()
+    assert "chmod 700" in warning
+
+
 @check_all(
     "url",
     [

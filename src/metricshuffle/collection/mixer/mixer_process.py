@@ -21,7 +21,7 @@ from metricshuffle.collection.store.sql_store import Store
 from metricshuffle.collection.terms import Collection
 from metricshuffle.errors import PlanError
 
-IDLE_SECONDS = 0.5
+IDLE_SECONDS = 0.2
 MAX_IDLE_SECONDS = 30.0
 RENEWALS = 3
 """Part of its time after which a task is renewed."""

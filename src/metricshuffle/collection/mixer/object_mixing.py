@@ -79,6 +79,13 @@ class MixerSettings:
     piece_bytes: int = PIECE_BYTES
     patience: float = PATIENCE_SECONDS
 
+    def warnings(self) -> list[str]:
+        """Return sentences about the object store for the start of a shuffler."""
+        try:
+            return self.objects.setting_warnings()
+        except StoreError as error:  # nothing needs it before a large collection is mixed
+            return [str(error)]
+
     def takes(self, row: CollectionRow, sealing: BoxFormat) -> bool:
         """Return whether mixers mix the reports of a collection."""
         return row.reports * sealing.messages >= self.least and sealing.piles <= MAX_PILES

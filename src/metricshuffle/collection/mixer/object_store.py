@@ -6,6 +6,7 @@ that belongs to its name (`SealedPieces`).
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from obstore.store import ObjectStore as Backend
 
 EXTRA = "objects"
+TRIAL_NAME = "trial"
 ADDRESS_FORMS = "file:///srv/spill (a folder) or s3://bucket/prefix"
 
 
@@ -78,6 +80,32 @@ class ObjectStore:
 
         with self._errors():
             obstore.put(self._backend, name, data)
+
+    def setting_warnings(self) -> list[str]:
+        """Return sentences about settings that should be changed; an object is tried.
+
+        Raises: StoreError if it cannot be written, read, listed and deleted.
+        """
+        import obstore
+
+        name = f"{TRIAL_NAME}/{secrets.token_hex(8)}"
+        with self._errors():
+            version = obstore.put(self._backend, name, b"trial").get("version")
+        if self.get(name) != b"trial" or name not in self.names(TRIAL_NAME):
+            raise StoreError("the object store does not return what was just written.")
+        self.delete(TRIAL_NAME)
+        warnings = []
+        if version is not None:
+            warnings.append(
+                "this bucket keeps versions of objects, as object lock and replication need: what "
+                "mixers delete would stay. Use a bucket without them, for the shuffler alone."
+            )
+        if self.folder is not None and self.folder.stat().st_mode & 0o077:
+            warnings.append(
+                f"others may use {self.folder}; run chmod 700 {self.folder}, and keep it off "
+                "snapshots and backups."
+            )
+        return warnings
 
     def get(self, name: str) -> bytes:
         """Read an object; raises PieceLost if there is none."""

@@ -253,7 +253,10 @@ class ShufflerServer:
         sampler = RefusalSampler(application.readiness, intake.is_busy)
         trouble = {} if shuffler is None else shuffler.trouble
         leases = None if shuffler is None else shuffler.leases
-        for warning in await asyncio.to_thread(intake.store.setting_warnings):
+        mixer_warnings = (
+            [] if self.mixers is None else await asyncio.to_thread(self.mixers.warnings)
+        )
+        for warning in await asyncio.to_thread(intake.store.setting_warnings) + mixer_warnings:
             log(f"Warning: {warning}")
         page = MetricsPage(intake.store, sampler, log, trouble, leases)
         loop = asyncio.get_running_loop()
