@@ -20,6 +20,7 @@ from metricshuffle.collection.mixer.object_store import ObjectStore
 from metricshuffle.collection.shuffler.lifecycle import Shuffler
 from metricshuffle.collection.shuffler.output_files import do_nothing
 from metricshuffle.collection.store.factory import connect_store
+from metricshuffle.collection.store.mix_tasks import TASK_SECONDS
 from metricshuffle.collection.store.records import Entry, Verdict
 from metricshuffle.collection.store.sql_store import Store
 
@@ -70,10 +71,8 @@ class MixedRound:
         settings = MixerSettings(self.objects, 0, cuts, ranges, PIECE_BYTES)
         return Shuffler(self.store, self.keys, mixers=settings, at=self.at)
 
-    def mixer(self, at: Callable[[str], None] = do_nothing, **settings: float) -> Mixer:
-        return Mixer(
-            self.connect(), self.keys, self.objects, piece_bytes=PIECE_BYTES, at=at, **settings
-        )
+    def mixer(self, at: Callable[[str], None] = do_nothing, seconds: float = TASK_SECONDS) -> Mixer:
+        return Mixer(self.connect(), self.keys, self.objects, seconds, PIECE_BYTES, at)
 
     @property
     def digest(self) -> str:

@@ -17,8 +17,9 @@ A stage writes pieces, and then an index of them. Rows of a piece lie in columns
 from __future__ import annotations
 
 import json
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
 from itertools import islice
 from typing import TypeVar
@@ -48,6 +49,8 @@ PIECE_BYTES = 16 * 2**20
 CUT_MEMORY_BYTES = 128 * 2**20
 """Boxes that a cut keeps in memory before it writes a piece of every range."""
 READ_BYTES = 4 * 2**20
+READERS = 2
+"""Pieces that are read at once while an output is joined."""
 RECUT_SAMPLE_BOXES = 2**15
 
 
@@ -360,17 +363,26 @@ class MixStages:
                 raise PieceLost("a piece has another length than its index says.")
             yield np.frombuffer(content, "<u8").astype(np.uint64)
 
-    def read_run(self, part: PartEntry, shared: NDArray[np.uint64]) -> Iterator[bytes]:
-        """Read the boxes of a sorted run, without those of shared reports."""
-        for piece in part.pieces:
+    def read_runs(
+        self, runs: Iterable[PartEntry], shared: NDArray[np.uint64]
+    ) -> Iterator[NDArray[np.uint8]]:
+        """Read the boxes of sorted runs in their order, without those of shared reports.
+
+        The next pieces are read and decrypted meanwhile.
+        """
+
+        def read(piece: PieceEntry) -> NDArray[np.uint8]:
             content = self.pieces.read(piece.name)
             rows = BoxRows.unpack(content, piece.rows, self.size, with_piles=False)
-            boxes = rows.boxes
-            if len(shared):
-                boxes = boxes[~np.isin(rows.owners, shared)]
-                yield boxes.tobytes()
-            else:
-                yield content[piece.rows * OWNER_BYTES :]
+            return rows.boxes[~np.isin(rows.owners, shared)] if len(shared) else rows.boxes
+
+        pieces = (piece for run in runs for piece in run.pieces)
+        with ThreadPoolExecutor(READERS) as readers:
+            waiting = deque(readers.submit(read, piece) for piece in islice(pieces, READERS))
+            while waiting:
+                boxes = waiting.popleft().result()
+                waiting.extend(readers.submit(read, piece) for piece in islice(pieces, 1))
+                yield boxes
 
 
 def range_of(boxes: NDArray[np.uint8], ranges: int) -> NDArray[np.intp]:

@@ -29,8 +29,9 @@ from metricshuffle.collection.mixer.mix_stages import (
 )
 from metricshuffle.collection.mixer.object_store import ObjectStore, PieceLost
 from metricshuffle.collection.mixer.sealed_pieces import PieceReceipt, SealedPieces
-from metricshuffle.collection.output_runs import OrderCheck, OutOfOrder, OutputRuns, pack_lengths
+from metricshuffle.collection.output_runs import pack_lengths
 from metricshuffle.collection.sealed_boxes import BoxFormat
+from metricshuffle.collection.shuffler.external_sort import is_sorted
 from metricshuffle.collection.shuffler.output_files import do_nothing
 from metricshuffle.collection.store.mix_tasks import (
     HUB_ONLY,
@@ -58,6 +59,8 @@ PATIENCE_SECONDS = 60.0
 """Time after which the operator is told that no mixer takes a task."""
 REPORTS_TROUBLE = "reports"
 """Trouble of an attempt with the reports themselves, which one process has to decide."""
+
+CHANGED = "the messages of this collection changed while they were mixed."
 
 PileDummies = Callable[[], Iterator[tuple[int, bytes]]]
 """Function that reads the dummies, each with its pile."""
@@ -126,29 +129,24 @@ class JoinedRuns:
         """
         lengths = tuple(self.people * self.stages.each + added for added in self.added or (0,))
         head = pack_lengths(lengths) if self.added else b""
-        runs = OutputRuns(lengths, self.stages.size, head)
-        check = OrderCheck(runs)
-        digest = hashlib.sha256()
-        written = 0
+        digest = hashlib.sha256(head)
         stream.seek(0)
         stream.truncate()
-        try:
-            for chunk in self._chunks(head):
-                check.feed(chunk)
-                digest.update(chunk)
-                stream.write(chunk)
-                written += len(chunk)
-        except OutOfOrder:
-            written = -1
-        if written != runs.total:
-            raise PlanError("the messages of this collection changed while they were mixed.")
+        stream.write(head)
+        for pile, length in enumerate(lengths):
+            written = 0
+            last = np.empty((0, self.stages.size), np.uint8)
+            runs = (index.parts[pile] for index in self.indexes)
+            for boxes in self.stages.read_runs(runs, self.shared):
+                if not (is_sorted(boxes) and is_sorted(np.concatenate([last, boxes[:1]]))):
+                    raise PlanError(CHANGED)
+                digest.update(boxes.data)
+                stream.write(boxes.data)
+                written += len(boxes)
+                last = boxes[-1:] if len(boxes) else last
+            if written != length:
+                raise PlanError(CHANGED)
         return digest.hexdigest()
-
-    def _chunks(self, head: bytes) -> Iterator[bytes]:
-        yield head
-        for pile in range(self.stages.piles):
-            for index in self.indexes:
-                yield from self.stages.read_run(index.parts[pile], self.shared)
 
 
 @dataclass(frozen=True)
@@ -179,11 +177,13 @@ class ObjectMixing:
         if attempt.trouble == REPORTS_TROUBLE:
             raise NotForMixers("a mixer could not read the stored reports.")
         if attempt.trouble:
-            return self._try_again(attempt)
+            self._try_again(attempt)
+            return None
         try:
             return self._stage(attempt)
         except PieceLost as error:
-            return self._try_again(attempt, str(error))
+            self._try_again(attempt, str(error))
+            return None
 
     def write(self, joined: JoinedRuns, stream: IO[bytes]) -> str:
         """Write the output; after a failure the attempt is over.
@@ -237,7 +237,8 @@ class ObjectMixing:
         sorts = [task for task in tasks if task.stage == "sort"]
         recuts = [task for task in tasks if task.stage == "recut"]
         if not all(task.is_done for task in cuts):
-            return self._wait(attempt, tasks)
+            self._check_progress(attempt, tasks)
+            return None
         if not sorts and not recuts:
             self._plan_sorts(attempt, self._cut_indexes(stages, cuts), stages)
             return None
@@ -248,14 +249,16 @@ class ObjectMixing:
         if not all(task.is_done for task in (*sorts, *recuts)) or any(
             task.first not in ranges for task in recuts
         ):
-            return self._wait(attempt, tasks)
+            self._check_progress(attempt, tasks)
+            return None
         return self._joined(attempt, stages, sorts)
 
     def _pieces(self, attempt: MixAttempt) -> SealedPieces:
         mix_key = self.keys.mix_key(self.row.digest, attempt.name)
         return SealedPieces(self.settings.objects, self.row.digest, attempt.name, mix_key)
 
-    def _wait(self, attempt: MixAttempt, tasks: list[MixTask]) -> None:
+    def _check_progress(self, attempt: MixAttempt, tasks: list[MixTask]) -> None:
+        """Raise if no mixer has taken a task for a while."""
         now = self.store.now()
         last = max(attempt.started, *(task.until for task in tasks))
         if now > last + self.settings.patience:
