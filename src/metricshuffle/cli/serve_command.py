@@ -243,6 +243,17 @@ MixersFrom = Annotated[
         help="Messages of a collection from which on mixers mix it, with --objects.",
     ),
 ]
+MixerNames = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--mixer",
+        metavar="SUBJECT",
+        help=(
+            "Hub: lease storage keys of sealed collections to the mixer whose identity has this "
+            "subject, like commonName=mixer1; may be repeated."
+        ),
+    ),
+]
 
 
 class Settings(TypedDict):
@@ -287,6 +298,7 @@ def serve(
     openers: Openers = 0,
     objects: Objects = None,
     mixers_from: MixersFrom = 10_000_000,
+    mixer: MixerNames = None,
     as_json: Json = False,
 ) -> None:
     """Operator: run a shuffler, which receives sealed reports, mixes them and releases them.
@@ -324,6 +336,8 @@ def serve(
     }[role]
     if objects is not None and role == "edge":
         raise InputError("--objects belongs to the hub, or to a whole shuffler; an edge has none.")
+    if mixer and role != "hub":
+        raise InputError("--mixer belongs to the hub, which leases keys to mixers.")
     if {name for name, value in leased.items() if value is not None} != needed:
         listed = ", ".join(sorted(needed)) or "none"
         raise InputError(f"--role {role} needs these of {', '.join(leased)}: {listed}.")
@@ -356,6 +370,7 @@ def serve(
                 lease_listener=Listener.of(lease_listen or ""),
                 lease_seconds=lease,
                 accept_loss=accept_loss,
+                mixer_names=tuple(mixer or ()),
             )
 
     def ready(url: str) -> None:

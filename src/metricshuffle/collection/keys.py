@@ -198,6 +198,16 @@ class CollectionKeys:
 
     secret: bytes
 
+    @classmethod
+    def of_mixer(cls, storage_secret: bytes) -> CollectionKeys:
+        """Return the keys of a mixer, which decrypt what is stored, and open no report."""
+        return cls(bytes(KEY_BYTES) + storage_secret)
+
+    @property
+    def storage_secret(self) -> bytes:
+        """Secret from which all keys but the one of the layer are derived."""
+        return self.secret[KEY_BYTES:]
+
     @cached_property
     def private(self) -> PrivateKey:
         return PrivateKey(self.secret[:KEY_BYTES])

@@ -7,8 +7,9 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
+from typing import Protocol
 
-from metricshuffle.collection.keys import CollectionKeys, KeyFolder
+from metricshuffle.collection.keys import CollectionKeys
 from metricshuffle.collection.mixer.mix_stages import PIECE_BYTES, MixStages, PartEntry, StageIndex
 from metricshuffle.collection.mixer.object_mixing import REPORTS_TROUBLE, stages_of
 from metricshuffle.collection.mixer.object_store import ObjectStore, PieceLost
@@ -31,12 +32,19 @@ class TaskTaken(StoreError):
     """A task was given to another mixer, or is no longer needed."""
 
 
+class MixerKeys(Protocol):
+    """Keys of collections: a folder of keys, or those of a lease."""
+
+    def names(self) -> list[str]: ...
+    def of(self, key: str) -> CollectionKeys | None: ...
+
+
 @dataclass(frozen=True)
 class Mixer:
     """One mixer of a database and an object store."""
 
     store: Store
-    keys: KeyFolder
+    keys: MixerKeys
     objects: ObjectStore
     seconds: float = TASK_SECONDS
     """Time for which a task is claimed."""
