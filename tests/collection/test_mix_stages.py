@@ -177,6 +177,24 @@ def test_a_box_of_many_owners_takes_no_memory_for_its_copies() -> None:
     assert len(runs.shared) == 3000
 
 
+def test_a_dummy_stays_although_two_people_sent_the_same_box() -> None:
+    """And one that equals the box of a person who is not left out is an error, as in one process."""
+    one, other, third = (bytes([number]) * SIZE for number in (1, 2, 3))
+    for dummy, parts in ((one, 0), (one, 3), (other, 0), (other, 3)):
+        steps = stages(1, piece_bytes=50)
+        cuts = [steps.cut([one] * 9 + [other, third], 0, 1, "cut")]
+        cuts.append(steps.cut_dummies([(0, dummy)], 1, "dummies"))
+        runs = joined(steps, runs_of_ranges(steps, cuts, 1, parts), 11, (1,))
+        assert len(runs.shared) == 9
+        stream = io.BytesIO()
+        if dummy == other:
+            with pytest.raises(PlanError, match="changed while"):
+                runs.written(stream)
+            continue
+        runs.written(stream)
+        assert stream.getvalue() == (3).to_bytes(8, "little") + one + other + third
+
+
 def test_skewed_boxes_are_cut_into_parts_of_about_equal_size() -> None:
     boxes = [b"chosen" + secrets.token_bytes(SIZE - 6) for _ in range(4000)]
     steps = stages(1, piece_bytes=100_000, cut_bytes=10**6)

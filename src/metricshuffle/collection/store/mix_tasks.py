@@ -209,16 +209,16 @@ class MixTasks:
         line = db.execute(sql, (claimed.digest,)).fetchone()
         if line is None:
             return False
-        current = self._attempt(db, line[0])
-        if current is None or current.name != claimed.attempt.name:
-            return False
         return self._set(db, line[0], claimed.attempt.name, claimed.task, columns)
 
     @staticmethod
     def _set(
         db: Transaction, number: int, attempt: str, task: MixTask, columns: dict[str, object]
     ) -> bool:
-        """Change a task that is not done, and that this mixer has."""
+        """Change a task that is not done, and that this mixer has.
+
+        The tasks of older attempts are deleted.
+        """
         names = ", ".join(f"{name} = ?" for name in columns)
         sql = (
             f"UPDATE mix_task SET {names} WHERE collection = ? AND attempt = ? AND stage = ? "  # noqa: S608
