@@ -178,7 +178,7 @@ def test_a_box_of_many_owners_takes_no_memory_for_its_copies() -> None:
 
 
 def test_a_dummy_stays_although_two_people_sent_the_same_box() -> None:
-    """And one that equals the box of a person who is not left out is an error, as in one process."""
+    """One that equals the box of a person who stays is an error, as in one process."""
     one, other, third = (bytes([number]) * SIZE for number in (1, 2, 3))
     for dummy, parts in ((one, 0), (one, 3), (other, 0), (other, 3)):
         steps = stages(1, piece_bytes=50)

@@ -75,8 +75,13 @@ class BoxRows:
             data[middle:].reshape(rows, size),
         )
 
-    def chosen(self, which: NDArray[np.intp] | NDArray[np.bool_] | slice) -> BoxRows:
-        return BoxRows(self.owners[which], self.piles[which], self.boxes[which])
+    def ordered(self, order: NDArray[np.intp]) -> BoxRows:
+        # For rows of bytes, np.take is several times faster than an index.
+        boxes = np.take(self.boxes, order, axis=0)
+        return BoxRows(self.owners[order], self.piles[order], boxes)
+
+    def between(self, start: int, end: int) -> BoxRows:
+        return BoxRows(self.owners[start:end], self.piles[start:end], self.boxes[start:end])
 
 
 @dataclass(frozen=True)
@@ -230,12 +235,12 @@ class MixStages:
 
         for batch in batches:
             self.keep()
-            numbers = part_of(batch.boxes)
+            numbers = part_of(batch.boxes).astype(np.uint16)  # which numpy sorts by counting
             order = np.argsort(numbers, kind="stable")
             ends = np.searchsorted(numbers[order], np.arange(count + 1))
-            for number in range(count):
-                if ends[number] < ends[number + 1]:
-                    waiting[number].append(batch.chosen(order[ends[number] : ends[number + 1]]))
+            ordered = batch.ordered(order)
+            for number in np.flatnonzero(np.diff(ends)).tolist():
+                waiting[number].append(ordered.between(ends[number], ends[number + 1]))
             filled += batch.boxes.nbytes
             if filled >= self.cut_bytes:
                 write_all()
@@ -319,7 +324,7 @@ class MixStages:
         step = max(1, self.piece_bytes // (self.size + OWNER_BYTES))
         entries = []
         for start in range(0, len(order), step):
-            some = rows.chosen(order[start : start + step])
+            some = rows.ordered(order[start : start + step])
             content = pack_rows([some], with_piles=False)
             entries.append(self._write(f"{place}/{pile}", content, len(some.owners)))
         return entries
@@ -346,7 +351,8 @@ class MixStages:
         box = np.frombuffer(part.single_box, np.uint8)
         left = []
         for some in self._read(part):
-            rows = some.chosen((some.owners >= DUMMY_OWNERS) | np.bool_(not is_repeated))
+            chosen = np.flatnonzero((some.owners >= DUMMY_OWNERS) | np.bool_(not is_repeated))
+            rows = some.ordered(chosen)
             left.append(BoxRows(rows.owners, rows.piles, np.tile(box, (len(rows.owners), 1))))
         whole = joined_rows(left)
         for pile in range(self.piles):

@@ -264,4 +264,5 @@ def as_fixed_bytes(boxes: NDArray[np.uint8]) -> NDArray[np.bytes_]:
 def _gather(boxes: NDArray[np.uint8], order: NDArray[np.int64]) -> Iterator[bytes]:
     step = max(1, BATCH_BYTES // boxes.shape[1])
     for start in range(0, len(order), step):
-        yield boxes[order[start : start + step]].tobytes()
+        # For rows of bytes, np.take is several times faster than an index.
+        yield np.take(boxes, order[start : start + step], axis=0).tobytes()
