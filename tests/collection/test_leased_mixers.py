@@ -23,7 +23,6 @@ from tests.collection.test_many_hosts import (
     sent_until_acknowledged,
 )
 
-from metricshuffle.collection.hub import lease_office
 from metricshuffle.collection.hub.lease_office import LeaseDenied, LeaseOffice
 from metricshuffle.collection.hub.lease_server import HubLink, LeaseIdentity, leasing
 from metricshuffle.collection.keys import AnalystKey, CollectionKeys, KeyFolder
@@ -31,6 +30,7 @@ from metricshuffle.collection.mixer.object_store import ObjectStore
 from metricshuffle.collection.sealed_boxes import NotOpened
 from metricshuffle.collection.shuffler.lifecycle import Shuffler
 from metricshuffle.collection.shuffler.output_files import do_nothing
+from metricshuffle.collection.store.guarded_clock import steady_clock
 from metricshuffle.collection.store.part_store import HubStore, connect_parts
 from metricshuffle.collection.store.records import Entry
 
@@ -124,8 +124,8 @@ def test_a_lease_of_a_mixer_is_renewed_and_returned_or_expires(
         with pytest.raises(LeaseDenied):
             mixer.call(f"/v1/leases/{lease}/{call}", {})
     second = str(mixer.call("/v1/mixing", {"digest": digest})["lease"])
-    later = lease_office.steady_clock().seconds + 1.2 * office.seconds + 1
-    monkeypatch.setattr(office, "_renewed", {bytes.fromhex(second): later - 10_000})
+    long_ago = steady_clock().seconds - 1.2 * office.seconds - 1
+    monkeypatch.setattr(office, "_renewed", {bytes.fromhex(second): long_ago})
     office.expire()
     assert {line.ended for line in office.leases.of(digest)} == {"returned", "expired"}
     with pytest.raises(LeaseDenied):
