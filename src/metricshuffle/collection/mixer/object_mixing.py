@@ -51,8 +51,9 @@ MIN_MESSAGES = 10_000_000
 CUT_BYTES = 64 * 2**20
 RANGE_BYTES = 96 * 2**20
 """Approximate bytes of the boxes that a task cuts, and of those that a task sorts."""
-MAX_CUTS = 4096
-MAX_RANGES = 4096
+MAX_CUTS = 1024
+MAX_RANGES = 1024
+"""Maximum numbers of tasks of a stage; beyond them, tasks are larger."""
 SKEW = 2.0
 """Multiple of the mean above which a range is cut again."""
 PATIENCE_SECONDS = 60.0
