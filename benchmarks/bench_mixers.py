@@ -26,6 +26,7 @@ from metricshuffle.collection.mixer.object_store import ObjectStore
 from metricshuffle.collection.shuffler.collection_mixing import CollectionMixing
 from metricshuffle.collection.shuffler.external_sort import SORT_MEMORY_BYTES
 from metricshuffle.collection.shuffler.output_files import OutputFolder, write_out
+from metricshuffle.collection.shuffler.scheduler import PAUSE_SECONDS
 from metricshuffle.collection.store.factory import connect_store
 from metricshuffle.collection.terms import Collection
 
@@ -57,7 +58,7 @@ def mixed(folder: Path, objects: str) -> dict[str, float | str]:
 
     mixing = CollectionMixing(store, outputs, SORT_MEMORY_BYTES, row, collection, own, settings, at)
     while (write := mixing.writer()) is None:
-        time.sleep(0.1)
+        time.sleep(PAUSE_SECONDS)
     at("sorted")
     digest = write_out(folder / "output", write, at).digest
     at("output in a file")
