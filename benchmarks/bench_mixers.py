@@ -62,10 +62,15 @@ def mixed(folder: Path, objects: str) -> dict[str, float | str]:
     at("sorted")
     digest = write_out(folder / "output", write, at).digest
     at("output in a file")
-    with open("/proc/self/status") as status:
-        [peak] = [line.split()[1] for line in status if line.startswith("VmHWM")]
     used = time.process_time() - used
-    return {**passed, "processor": used, "gigabytes": int(peak) / 1e6, "digest": digest}
+    return {**passed, "processor": used, "gigabytes": peak_gigabytes("self"), "digest": digest}
+
+
+def peak_gigabytes(process: int | str) -> float:
+    """Largest memory of a running process."""
+    lines = Path(f"/proc/{process}/status").read_text().splitlines()
+    [peak] = [line.split()[1] for line in lines if line.startswith("VmHWM")]
+    return int(peak) / 1e6
 
 
 def processor_time(process: subprocess.Popen[bytes]) -> float:
@@ -86,13 +91,16 @@ def run_mixers(folder: Path, count: int, spill: Path) -> dict[str, float | str]:
         driven = [*words, "benchmarks.bench_mixers", "--mixed", str(folder), objects]
         answer = subprocess.run(driven, check=True, capture_output=True, text=True).stdout
         used = [processor_time(mixer) - base for mixer, base in zip(mixers, before, strict=True)]
+        peaks = [peak_gigabytes(mixer.pid) for mixer in mixers]
     finally:
         for mixer in mixers:
             mixer.terminate()
             mixer.wait()
     shutil.rmtree(spill, ignore_errors=True)
     passed: dict[str, float | str] = json.loads(answer)
-    return {**passed, "processor of the longest": float(passed["processor"]) + max([0.0, *used])}
+    longest = float(passed["processor"]) + max([0.0, *used])
+    gigabytes = max([0.0, *peaks])
+    return {**passed, "gigabytes of a mixer": gigabytes, "processor of the longest": longest}
 
 
 def main() -> None:
