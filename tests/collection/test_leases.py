@@ -92,7 +92,7 @@ def test_a_lease_goes_on_with_a_new_certificate_of_the_same_subject(
     assert isinstance(granted, LogEvent)
     assert granted.kind == "lease"
     assert granted.fields["edge"] == "commonName=edge"
-    assert office.leases.ends_of(digest) == "Keys were leased to edges 1 times: 1 returned."
+    assert office.leases.ends_of(digest) == "Keys were leased 1 times: 1 returned."
 
 
 def port_of(link: HubLink) -> int:

@@ -30,6 +30,7 @@ from metricshuffle.cli.issuer_commands import issuer
 from metricshuffle.cli.join_page_command import join_page
 from metricshuffle.cli.map_command import map_release
 from metricshuffle.cli.migrate_command import migrate
+from metricshuffle.cli.mix_command import mix
 from metricshuffle.cli.new_command import new
 from metricshuffle.cli.plan_command import plan
 from metricshuffle.cli.plugins import COMMANDS, add_installed_commands
@@ -216,6 +217,7 @@ for name, command in (
     ("doctor", doctor),
     ("serve", serve),
     ("migrate", migrate),
+    ("mix", mix),
     ("web", web),
     ("submit", submit),
     ("collect", collect),

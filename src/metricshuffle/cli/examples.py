@@ -105,6 +105,12 @@ EXAMPLES: dict[str, tuple[str, str]] = {
         "--store postgresql://shuffler@localhost/shuffler",
         "--store postgresql://shuffler@localhost/shuffler --edge-role edge --json",
     ),
+    "mix": (
+        "--store postgresql://shuffler@localhost/shuffler --objects file:///srv/spill "
+        "--keys shuffler-keys",
+        "--store postgresql://shuffler@localhost/shuffler --objects s3://spill/mixers "
+        "--keys shuffler-keys --log json",
+    ),
     "conform vectors": ("docs/spec/vectors", "docs/spec/vectors --json"),
     "conform server": (
         f"{_SERVER}/v1/collections/DIGEST",
@@ -126,7 +132,7 @@ EXAMPLES: dict[str, tuple[str, str]] = {
 }
 """Arguments of two examples for each command, by its full name."""
 NEEDS_SERVER = frozenset(
-    {"new", "migrate", "serve", "web", "submit", "collect", "join-page"}
+    {"new", "migrate", "mix", "serve", "web", "submit", "collect", "join-page"}
     | {"conform server", "conform client", "issuer serve"}
     | {
         f"collection {verb}"

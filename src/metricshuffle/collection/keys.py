@@ -13,7 +13,7 @@ import hmac
 import os
 import secrets
 import stat
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from functools import cached_property
 from pathlib import Path
@@ -201,6 +201,16 @@ class CollectionKeys:
 
     secret: bytes
 
+    @classmethod
+    def of_mixer(cls, storage_secret: bytes) -> CollectionKeys:
+        """Return the keys of a mixer, which decrypt what is stored, and open no report."""
+        return cls(bytes(KEY_BYTES) + storage_secret)
+
+    @property
+    def storage_secret(self) -> bytes:
+        """Secret from which all keys but the one of the layer are derived."""
+        return self.secret[KEY_BYTES:]
+
     @cached_property
     def private(self) -> PrivateKey:
         return PrivateKey(self.secret[:KEY_BYTES])
@@ -267,6 +277,24 @@ class CollectionKeys:
         from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
         return AESGCM(keyed_hash(derive_key(self.secret[KEY_BYTES:], "dummies"), salt, TOKEN_BYTES))
+
+    def mix_key(self, digest: str, attempt: str) -> bytes:
+        """Key of what mixers write in one attempt to mix a collection."""
+        return derive_key(self.secret[KEY_BYTES:], f"mix {digest} {attempt}")
+
+    def report_shower(self, digest: str) -> Callable[[bytes, bytes], bytes]:
+        """Return a function that decrypts stored reports, given their label, whoever took them."""
+        leases: dict[bytes, LeaseKeys] = {}
+
+        def shown(label: bytes, hidden: bytes) -> bytes:
+            if len(label) == TAG_BYTES:
+                return self.shown(label, hidden)
+            lease = label[:LEASE_BYTES]
+            if lease not in leases:
+                leases[lease] = self.lease(digest, lease)
+            return leases[lease].shown(label[LEASE_BYTES:], hidden)
+
+        return shown
 
     def lease(self, digest: str, lease: bytes) -> LeaseKeys:
         """Derive the keys of a lease."""

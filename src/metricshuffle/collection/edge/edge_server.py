@@ -95,6 +95,8 @@ class HubServer(ShufflerServer):
     lease_listener: Listener | None = None
     lease_seconds: float = LEASE_SECONDS
     accept_loss: bool = False
+    mixer_names: tuple[str, ...] = ()
+    """Subjects of the certificates of mixers."""
 
     def run(self, ready: Callable[[str], None], log: Log) -> None:
         log = EventLog(ignore_log_errors(log))
@@ -133,12 +135,15 @@ class HubServer(ShufflerServer):
                         witness=self.witness,
                         witness_for=self.witness_for,
                         is_hub=True,
+                        mixers=self.mixers,
                     )
                     self._check_keys(shuffler, log)
                     log_witnesses(shuffler, log)
                     if warning := self.listener.warning(listening):
                         log(warning)
-                    office = LeaseOffice(shuffler, store, self.lease_seconds, log, shuffler.at)
+                    office = LeaseOffice(
+                        shuffler, store, self.lease_seconds, log, shuffler.at, self.mixer_names
+                    )
                     shuffler.confirm_lease = office.confirm
                     address = (self.lease_listener.host, self.lease_listener.port)
                     with (

@@ -167,9 +167,9 @@ class LeaseList:
         counts = {end: sum(lease.ended == end for lease in leases) for end in ENDS}
         listed = ", ".join(f"{count:,} {end}" for end, count in counts.items() if count)
         warning = (
-            " An expired lease proves neither that its edge erased the keys nor that nobody opens "
-            "recorded reports with them."
+            " An expired lease proves neither that its edge or mixer erased the keys nor that "
+            "nobody opens recorded reports with them."
             if counts["expired"]
             else ""
         )
-        return f"Keys were leased to edges {len(leases):,} times: {listed}.{warning}"
+        return f"Keys were leased {len(leases):,} times: {listed}.{warning}"

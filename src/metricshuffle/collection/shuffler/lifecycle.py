@@ -25,6 +25,7 @@ from metricshuffle.collection.keys import (
     read_secret,
     write_secret,
 )
+from metricshuffle.collection.mixer.object_mixing import MixerSettings
 from metricshuffle.collection.sealed_boxes import TICKET_BYTES
 from metricshuffle.collection.shuffler.external_sort import SORT_MEMORY_BYTES
 from metricshuffle.collection.shuffler.log_events import LogEvent
@@ -96,6 +97,7 @@ class Shuffler:
         witness: str | None = None,
         witness_for: Sequence[str] = (),
         is_hub: bool = False,
+        mixers: MixerSettings | None = None,
     ) -> None:
         """Create a shuffler; nothing is driven before `run` or `advance`.
 
@@ -108,6 +110,7 @@ class Shuffler:
             witness: address of the shuffler that countersigns the outputs of this one.
             witness_for: keys of the shufflers whose outputs this one countersigns.
             is_hub: whether it leases keys to edges.
+            mixers: object store of mixers, which mix large collections.
         """
         self.store = store
         self.keys = keys
@@ -126,8 +129,9 @@ class Shuffler:
         self.leases = LeaseList.at(keys.path, create=is_hub)
         """Leases of keys to edges; None if there never was one."""
         self._steps = Steps(
-            store, keys, self.outputs, at, memory, abandon, keys.owner, self.leases, log
+            store, keys, self.outputs, at, memory, abandon, keys.owner, self.leases, log, mixers
         )
+        self._mixers = mixers
 
     # For the operator
 
@@ -510,6 +514,11 @@ class Shuffler:
             elif row.state not in STATES_WITH_KEYS:
                 self.store.confirm(row.digest, row.state)
                 self.keys.destroy(key)
+        if self._mixers is not None:  # a mixer that was late leaves pieces behind
+            owned = {row.digest for row in rows.values() if self._steps.belongs_here(row)}
+            for digest in owned.intersection(self._mixers.objects.collections()):
+                if self._row(digest).state not in ("sealed", "shuffled"):
+                    self._mixers.objects.delete(digest)
         # An interruption while a secret was written leaves such files.
         for path in self.keys.path.glob(".*.part"):
             if _age(path, now) > DAY:

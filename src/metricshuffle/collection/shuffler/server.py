@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from metricshuffle.collection.keys import KeyFolder
 from metricshuffle.collection.memory import forbid_memory_dumps, locked_memory
+from metricshuffle.collection.mixer.object_mixing import MixerSettings
 from metricshuffle.collection.shuffler.drain import Drain
 from metricshuffle.collection.shuffler.lifecycle import Shuffler
 from metricshuffle.collection.shuffler.log_events import EventLog, Log, LogEvent, failure_text
@@ -197,6 +198,8 @@ class ShufflerServer:
     """Seconds from SIGTERM until the server stops listening."""
     metrics: Listener | None = None
     """Address of the metrics page, if any."""
+    mixers: MixerSettings | None = None
+    """Object store of mixers, if there is one."""
 
     def run(self, ready: Callable[[str], None], log: Log) -> None:
         """Serve until SIGTERM or SIGINT.
@@ -225,6 +228,7 @@ class ShufflerServer:
                     abandon=self.abandon,
                     witness=self.witness,
                     witness_for=self.witness_for,
+                    mixers=self.mixers,
                 )
                 shuffler.check_keys(self.abandon)
                 log(locked)
@@ -259,7 +263,10 @@ class ShufflerServer:
         sampler = RefusalSampler(application.readiness, intake.is_busy)
         trouble = {} if shuffler is None else shuffler.trouble
         leases = None if shuffler is None else shuffler.leases
-        for warning in await asyncio.to_thread(intake.store.setting_warnings):
+        mixer_warnings = (
+            [] if self.mixers is None else await asyncio.to_thread(self.mixers.warnings)
+        )
+        for warning in await asyncio.to_thread(intake.store.setting_warnings) + mixer_warnings:
             log(f"Warning: {warning}")
         page = MetricsPage(intake.store, sampler, log, trouble, leases)
         loop = asyncio.get_running_loop()

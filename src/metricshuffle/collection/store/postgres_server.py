@@ -278,29 +278,41 @@ class PostgresTransaction(Transaction):
     def confirm(self, rules: AdmissionRules) -> None:
         self.execute("UPDATE collection SET seen = seen WHERE id = ?", (rules.id,))
 
-    def read_page(self, rules: AdmissionRules, after: PageEnd | None) -> ReportPage:
+    def read_page(
+        self, rules: AdmissionRules, after: PageEnd | None, last: int | None = None
+    ) -> ReportPage:
         if rules.layout > 1:
-            return self._read_blocks(rules, int(after or 0))
+            return self._read_blocks(rules, int(after or 0), last)
         sql = "SELECT tag, hidden FROM report WHERE collection = ? AND tag > ? ORDER BY tag LIMIT ?"
         values = (rules.id, after or b"", PAGE_REPORTS)
         page = [(tag, hidden) for tag, hidden in self.execute(sql, values).fetchall()]
         return ReportPage(page, page[-1][0] if len(page) == PAGE_REPORTS else None)
 
-    def _read_blocks(self, rules: AdmissionRules, first: int) -> ReportPage:
-        """Read the reports in a range of blocks of the heap, which has no index.
+    def count_places(self, rules: AdmissionRules) -> int:
+        return self._count_blocks(rules)[0]
 
-        The heap is no longer written, so its blocks do not change.
-        """
-        table = f"report_{rules.id}"
+    def _count_blocks(self, rules: AdmissionRules) -> tuple[int, int]:
+        """Number of blocks of the heap, and its bytes with those of large values."""
         sql = (
             "SELECT pg_relation_size(?::regclass) / current_setting('block_size')::bigint, "
             "pg_table_size(?::regclass)"
         )
+        table = f"report_{rules.id}"
         [blocks, size] = self.execute(sql, (table, table)).fetchone()
-        end = min(blocks, first + max(1, CHUNK * blocks // max(1, size)))
+        return int(blocks), int(size)
+
+    def _read_blocks(self, rules: AdmissionRules, first: int, last: int | None) -> ReportPage:
+        """Read the reports in a range of blocks of the heap, which has no index.
+
+        The heap is no longer written, so its blocks do not change.
+        """
+        blocks, size = self._count_blocks(rules)
+        step = max(1, CHUNK * blocks // max(1, size))
+        blocks = blocks if last is None else min(blocks, last)
+        end = min(blocks, first + step)
         sql = (
-            f"SELECT lease, name, hidden FROM {table} WHERE ctid >= '({first},0)'::tid AND "  # noqa: S608
-            f"ctid < '({end},0)'::tid"
+            f"SELECT lease, name, hidden FROM report_{rules.id} "  # noqa: S608 - numbers
+            f"WHERE ctid >= '({first},0)'::tid AND ctid < '({end},0)'::tid"
         )
         page = [
             (label_of(lease, name), hidden) for lease, name, hidden in self.execute(sql).fetchall()

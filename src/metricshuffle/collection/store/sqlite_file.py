@@ -62,6 +62,7 @@ CAUSES = {
     sqlite3.SQLITE_CONSTRAINT: "the database refuses this step",
 }
 """Causes by primary error code, which has no higher bits."""
+MAX_PLACE = 2**63 - 1
 PRIMARY_CODE_MASK = 0xFF
 JOURNALS = ("-wal", "-shm", "-journal")
 """Endings of the additional files of an SQLite database."""
@@ -195,11 +196,16 @@ class SqliteTransaction(Transaction):
     def confirm(self, rules: AdmissionRules) -> None:
         pass  # what can be read is durable
 
-    def read_page(self, rules: AdmissionRules, after: PageEnd | None) -> ReportPage:
+    def read_page(
+        self, rules: AdmissionRules, after: PageEnd | None, last: int | None = None
+    ) -> ReportPage:
         lines: Iterable[tuple[PageEnd, bytes, bytes]]
         if rules.layout > 1:
-            sql = f"SELECT place, tag, hidden FROM report_{rules.id} WHERE place > ? ORDER BY place"  # noqa: S608 - a number
-            lines = self.execute(sql, (after or 0,))
+            sql = (
+                f"SELECT place, tag, hidden FROM report_{rules.id} "  # noqa: S608 - a number
+                "WHERE place > ? AND place <= ? ORDER BY place"
+            )
+            lines = self.execute(sql, (after or 0, MAX_PLACE if last is None else last))
         else:
             sql = (
                 "SELECT tag, hidden FROM report WHERE collection = ? AND tag > ? ORDER BY tag, "
@@ -217,6 +223,10 @@ class SqliteTransaction(Transaction):
             if size >= CHUNK:
                 return ReportPage(page, end)
         return ReportPage(page, None)
+
+    def count_places(self, rules: AdmissionRules) -> int:
+        sql = f"SELECT coalesce(max(place), 0) FROM report_{rules.id}"  # noqa: S608 - a number
+        return int(self.execute(sql).fetchone()[0])
 
     def delete_reports(self, rules: AdmissionRules) -> None:
         self._cache.pop(rules.id, None)
