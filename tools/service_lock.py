@@ -1,7 +1,7 @@
 """Lock file of the container image: `python -m tools.service_lock > deploy/requirements.lock`.
 
-The distributions that `metricshuffle[service,postgres,objects]` needs, with versions and hashes from the
-lock files of the repository.
+The distributions that `metricshuffle[service,postgres,objects]` needs, with versions and hashes
+from the lock files of the repository.
 """
 
 from __future__ import annotations
