@@ -269,14 +269,13 @@ def test_nothing_of_ours_is_imported_with_the_event() -> None:
 def check_never_smaller(drawn: Drawn, interval: float, *, twice: bool) -> None:
     """Both accountants: epsilon, delta, and epsilon of two rounds."""
     profile = ms.amplify(drawn.randomizer, drawn.users).upper
-    widest = drawn.randomizer.diameter
-    epsilon = profile.epsilon(drawn.delta, widest)
-    event = ShuffledDpEvent(drawn.randomizer, drawn.users)
+    epsilon = profile.epsilon(drawn.delta, drawn.reach)
+    event = ShuffledDpEvent(drawn.randomizer, drawn.users, drawn.distance)
     for accountant in quick(max(epsilon / 50, interval)):
         accountant.compose(event)
         assert accountant.get_epsilon(drawn.delta) >= epsilon, drawn
         asked = epsilon / 2
-        assert accountant.get_delta(asked) >= profile.delta(asked, widest), drawn
+        assert accountant.get_delta(asked) >= profile.delta(asked, drawn.reach), drawn
         if twice:
             accountant.compose(event)
             assert accountant.get_epsilon(drawn.delta) >= epsilon, drawn
