@@ -208,6 +208,8 @@ def test_every_command_and_option_is_documented() -> None:
         "submit",
         "collect",
         "join-page",
+        "issuer new",
+        "issuer serve",
         "web",
         "analyst key",
         "collection open",

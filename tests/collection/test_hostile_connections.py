@@ -22,14 +22,14 @@ from tests.collection.running import Running, load_task, post_report, report_of,
 from tests.collection.test_server_processes import certificate
 
 from metricshuffle.collection.keys import AnalystKey
-from metricshuffle.collection.shuffler import server
-from metricshuffle.collection.shuffler.server import Listener
+from metricshuffle.collection.shuffler import listener
+from metricshuffle.collection.shuffler.listener import Listener
 from metricshuffle.collection.terms import Collection
 
 
 @pytest.mark.skipif(not hasattr(socket, "TCP_USER_TIMEOUT"), reason="this system cannot be told to")
 def test_whoever_reads_nothing_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(server, "UNREAD_SECONDS", 0.3)
+    monkeypatch.setattr(listener, "UNREAD_SECONDS", 0.3)
     with (
         Listener.of("127.0.0.1:0").bound() as listening,
         socket.create_connection(listening.getsockname()),

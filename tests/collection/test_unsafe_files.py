@@ -16,7 +16,8 @@ from tests.tables import check_all
 
 from metricshuffle.collection.client.outbox import Outbox
 from metricshuffle.collection.keys import AnalystKey, KeyFolder
-from metricshuffle.collection.shuffler.server import Listener, plain_hop_warning
+from metricshuffle.collection.shuffler.listener import Listener
+from metricshuffle.collection.shuffler.server import plain_hop_warning
 from metricshuffle.collection.store.factory import connect_store
 from metricshuffle.collection.store.records import StoreError
 from metricshuffle.errors import InputError

@@ -12,6 +12,9 @@ from metricshuffle.randomizers import (
     BinaryRandomizedResponse,
     BoundedGeometric,
     KaryRandomizedResponse,
+    LaplaceOnInterval,
+    LocalHash,
+    Rappor,
     SubsetSelection,
 )
 from metricshuffle.randomizers.randomizer import Randomizer
@@ -24,10 +27,20 @@ class Drawn:
     randomizer: Randomizer
     users: int
     delta: float
+    distance: float | None
+    """How far apart the two inputs are; None for any two."""
+
+    @property
+    def reach(self) -> float:
+        """The distance as a number."""
+        return self.randomizer.diameter if self.distance is None else self.distance
 
 
 def settings(count: int, seed: int) -> Iterator[Drawn]:
-    """Draw settings: 2 to 10^9 people, deltas from 1e-12 to 1e-2, weak and strong randomizers."""
+    """Draw settings: 2 to 10^9 people, deltas from 1e-12 to 1e-2, weak and strong randomizers.
+
+    Where inputs have distances, the largest one or a smaller one.
+    """
     draws = random.Random(seed)
     for _ in range(count):
         local = 10.0 ** draws.uniform(-1.0, 0.7)
@@ -38,10 +51,16 @@ def settings(count: int, seed: int) -> Iterator[Drawn]:
                 KaryRandomizedResponse(cells, local),
                 BoundedGeometric(cells, local / cells),
                 SubsetSelection(cells + 2, local),
+                Rappor(cells, local),
+                LocalHash(cells + 2, local, 3),
+                LaplaceOnInterval(0.0, 10.0, local / 10.0, steps=cells),
             ]
         )
+        metric = isinstance(randomizer, BoundedGeometric | LaplaceOnInterval)
+        distance = randomizer.diameter * draws.uniform(0.0, 1.0) if metric else None
         users = round(10.0 ** draws.uniform(0.31, 9.0))
-        yield Drawn(randomizer, users, 10.0 ** draws.uniform(-12.0, -2.0))
+        delta = 10.0 ** draws.uniform(-12.0, -2.0)
+        yield Drawn(randomizer, users, delta, draws.choice([None, distance]))
 
 
 def plans(count: int, seed: int) -> Iterator[ms.Plan]:

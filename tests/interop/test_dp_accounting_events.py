@@ -20,7 +20,11 @@ from tests.interop.settings import Drawn, settings
 
 import metricshuffle as ms
 from metricshuffle import interop
-from metricshuffle.accounting.composition.composed_profile import ComposedProfile, TabulatedProfile
+from metricshuffle.accounting.composition.composed_profile import (
+    MAX_ROUNDS,
+    ComposedProfile,
+    TabulatedProfile,
+)
 from metricshuffle.interop import ShuffledDpEvent, ShuffledPLDAccountant, ShuffledRdpAccountant
 from metricshuffle.interop.shuffled_rounds import joint_profile, round_profile
 from metricshuffle.privacy.profile import PrivacyProfile
@@ -82,16 +86,36 @@ def test_a_hundred_people() -> None:
     for accountant in quick(epsilon / 100):
         accountant.compose(ShuffledDpEvent(BINARY, 100))
         assert epsilon <= accountant.get_epsilon(DELTA) <= 1.01 * epsilon
-        # A grid of losses that is a hundredth of epsilon wide moves delta by more.
         delta = ours.delta(epsilon).upper
-        assert delta <= accountant.get_delta(epsilon) <= 1.15 * delta
+        assert delta <= accountant.get_delta(epsilon) <= 1.01 * delta
+
+
+def test_shuffled_events_alone_need_no_fine_grid() -> None:
+    """An interval wider than epsilon: one round and three are those of our composition."""
+    ours = ms.amplify(BINARY, 100).epsilon(DELTA).upper
+    accountant = ShuffledPLDAccountant(value_discretization_interval=2.0 * ours)
+    accountant.compose(ShuffledDpEvent(BINARY, 100))
+    assert ours <= accountant.get_epsilon(DELTA) <= 1.01 * ours
+    accountant.compose(ShuffledDpEvent(BINARY, 100), 2).compose(dp_event.NoOpDpEvent())
+    three = joint_profile([(round_profile(BINARY, 100), 3)]).epsilon(DELTA, 1.0)
+    assert three <= accountant.get_epsilon(DELTA) <= 1.01 * three
+    accountant.compose(dp_event.GaussianDpEvent(5.0))
+    assert accountant.get_epsilon(DELTA) > three
+
+
+def test_more_rounds_than_our_composition_takes() -> None:
+    """A hundred thousand and one: only the accounts of dp-accounting are left."""
+    accountant = ShuffledRdpAccountant([2.0, 8.0]).compose(ShuffledDpEvent(BINARY, 100), MAX_ROUNDS)
+    accountant.compose(ShuffledDpEvent(BINARY, 100))
+    divergences = accountant.get_epsilon_and_optimal_order(DELTA)[0]
+    assert accountant.get_epsilon(DELTA) == divergences
 
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("users", [10**3, 10**6, 10**9])
 def test_epsilon_within_a_hundredth_alone(users: int) -> None:
     epsilon = ms.amplify(EIGHT, users).epsilon(DELTA).upper
-    for accountant in quick(epsilon / 100):
+    for accountant in quick():
         accountant.compose(ShuffledDpEvent(EIGHT, users))
         assert epsilon <= accountant.get_epsilon(DELTA) <= 1.01 * epsilon
 
@@ -245,14 +269,13 @@ def test_nothing_of_ours_is_imported_with_the_event() -> None:
 def check_never_smaller(drawn: Drawn, interval: float, *, twice: bool) -> None:
     """Both accountants: epsilon, delta, and epsilon of two rounds."""
     profile = ms.amplify(drawn.randomizer, drawn.users).upper
-    widest = drawn.randomizer.diameter
-    epsilon = profile.epsilon(drawn.delta, widest)
-    event = ShuffledDpEvent(drawn.randomizer, drawn.users)
+    epsilon = profile.epsilon(drawn.delta, drawn.reach)
+    event = ShuffledDpEvent(drawn.randomizer, drawn.users, drawn.distance)
     for accountant in quick(max(epsilon / 50, interval)):
         accountant.compose(event)
         assert accountant.get_epsilon(drawn.delta) >= epsilon, drawn
         asked = epsilon / 2
-        assert accountant.get_delta(asked) >= profile.delta(asked, widest), drawn
+        assert accountant.get_delta(asked) >= profile.delta(asked, drawn.reach), drawn
         if twice:
             accountant.compose(event)
             assert accountant.get_epsilon(drawn.delta) >= epsilon, drawn

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.interop.settings import settings
+from tests.interop.settings import Drawn, settings
 
 import metricshuffle as ms
 from metricshuffle.errors import InputError, MissingExtra
@@ -179,22 +179,25 @@ def test_the_example_stops_before_the_budget_is_exceeded(
     assert capsys.readouterr().out.count("round ") == spent.num_releases
 
 
-def check_never_smaller(randomizer: ms.randomizers.Randomizer, users: int, delta: float) -> None:
-    rounds = accountant(users)
-    event = ShuffledPrivacyEvent(randomizer, users, users)
-    epsilon = ms.amplify(randomizer, users).upper.epsilon(delta, randomizer.diameter)
+def check_never_smaller(drawn: Drawn) -> None:
+    """Epsilon and delta of one round and of two, at the distance of the event."""
+    rounds = accountant(drawn.users)
+    event = ShuffledPrivacyEvent(drawn.randomizer, drawn.users, drawn.users, drawn.distance)
+    profile = ms.amplify(drawn.randomizer, drawn.users).upper
+    epsilon = profile.epsilon(drawn.delta, drawn.reach)
     for _ in range(2):
         rounds.compose(event)
-        assert rounds.get_epsilon(delta) >= epsilon, (randomizer, users, delta)
+        assert rounds.get_epsilon(drawn.delta) >= epsilon, drawn
+        assert rounds.get_delta(epsilon / 2) >= profile.delta(epsilon / 2, drawn.reach), drawn
 
 
 @pytest.mark.thorough
 def test_never_smaller_than_the_profile() -> None:
     for drawn in settings(50, 6):
-        check_never_smaller(drawn.randomizer, drawn.users, drawn.delta)
+        check_never_smaller(drawn)
 
 
 @pytest.mark.slow
 def test_never_smaller_than_the_profile_in_a_thousand_settings() -> None:
     for drawn in settings(1000, 7):
-        check_never_smaller(drawn.randomizer, drawn.users, drawn.delta)
+        check_never_smaller(drawn)

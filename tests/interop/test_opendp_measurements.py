@@ -9,7 +9,7 @@ import opendp.prelude as dp
 import pytest
 from opendp.mod import OpenDPException
 from tests.catalogue.randomizers import EVERY_KIND
-from tests.interop.settings import account_profile, plans, settings
+from tests.interop.settings import Drawn, account_profile, plans, settings
 
 import metricshuffle as ms
 from metricshuffle.errors import InputError
@@ -178,22 +178,24 @@ def test_every_randomizer_is_a_measurement_or_refused() -> None:
 @pytest.mark.thorough
 def test_never_smaller_than_the_profile() -> None:
     for drawn in settings(50, 4):
-        check_never_smaller(drawn.randomizer, drawn.users, drawn.delta)
+        check_never_smaller(drawn)
 
 
 @pytest.mark.slow
 def test_never_smaller_than_the_profile_in_a_thousand_settings() -> None:
     for drawn in settings(1000, 5):
-        check_never_smaller(drawn.randomizer, drawn.users, drawn.delta)
+        check_never_smaller(drawn)
 
 
-def check_never_smaller(randomizer: ms.randomizers.Randomizer, users: int, delta: float) -> None:
+def check_never_smaller(drawn: Drawn) -> None:
     """The map, of a person and of two, and the sum of two releases."""
-    amplified = ms.amplify(randomizer, users)
-    counted = measurement(randomizer, users=users, delta=delta)
-    step = 1 if amplified.alike else amplified.distance
-    epsilon = amplified.upper.epsilon(delta, amplified.distance)
-    assert counted.map(step) >= (epsilon, delta)
+    delta = drawn.delta
+    amplified = ms.amplify(drawn.randomizer, drawn.users)
+    counted = measurement(drawn.randomizer, users=drawn.users, delta=delta)
+    step = 1 if amplified.alike else drawn.reach
+    epsilon = amplified.upper.epsilon(delta, drawn.reach)
+    assert counted.map(step)[0] >= epsilon, drawn
+    assert counted.map(step)[1] >= delta, drawn
     twice = dp.c.make_composition([counted, counted]).map(step)
     assert twice[0] >= 2 * epsilon
     assert twice[1] >= 2 * delta

@@ -136,7 +136,17 @@ def test_only_a_drawing_is_passed_through() -> None:
         if "| safe" in line or "|safe" in line
     ]
     # The live page puts fragments together that were rendered before, each by a template of its
-    # own, and a QR code that segno draws.
+    # own, and a QR code that segno draws. A map that can be moved has a library and data as JSON.
     names = [re.search(r"(\S+) \| safe", line)[1] for line in passed]  # type: ignore[index]
-    assert sorted(set(names)) == ["answer", "collections", "inner", "it.marks", "more", "qr"]
+    assert sorted(set(names)) == [
+        "answer",
+        "collections",
+        "data",
+        "inner",
+        "it.marks",
+        "library.script",
+        "library.style",
+        "more",
+        "qr",
+    ]
     assert not any("autoescape" in path.read_text(encoding="utf-8") for path in every_template())

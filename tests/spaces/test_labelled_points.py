@@ -9,7 +9,7 @@ import pytest
 
 from metricshuffle.errors import InputError
 from metricshuffle.spaces import Categories, GreatCircle, Haversine, Metric, Space, Vectors
-from metricshuffle.spaces.places import ECCENTRICITY, EQUATOR_RADIUS
+from metricshuffle.spaces.places import ECCENTRICITY_SQUARED, EQUATOR_RADIUS
 from metricshuffle.testing import check_metric
 
 PLACES = [(48.85, 2.35), (-33.87, 151.21), (90.0, 0.0), (0.0, 179.9), (0.0, -179.9), (1.0, 2.0)]
@@ -31,9 +31,9 @@ def test_no_short_step_on_the_ellipsoid_is_shorter() -> None:
     """Steps in all directions at all latitudes, by the radii of curvature of WGS84."""
     latitudes = np.deg2rad(np.linspace(-89.9, 89.9, 601))[:, None]
     turns = np.linspace(0.0, math.pi / 2, 91)
-    root = np.sqrt(1.0 - ECCENTRICITY * np.sin(latitudes) ** 2)
+    root = np.sqrt(1.0 - ECCENTRICITY_SQUARED * np.sin(latitudes) ** 2)
     across = EQUATOR_RADIUS / root
-    meridian = EQUATOR_RADIUS * (1.0 - ECCENTRICITY) / root**3
+    meridian = EQUATOR_RADIUS * (1.0 - ECCENTRICITY_SQUARED) / root**3
     ground = np.hypot(meridian * np.cos(turns), across * np.sin(turns))
     share = ground / 6_371_008.8
     assert share.min() == pytest.approx(0.994417, abs=1e-6)

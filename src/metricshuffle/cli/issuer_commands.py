@@ -101,7 +101,7 @@ def serve_issuer(
     from metricshuffle.cli.console import note, say, screen
     from metricshuffle.collection.issuer.issuer_server import serving_issuer
     from metricshuffle.collection.issuer.token_issuer import TokenIssuer
-    from metricshuffle.collection.shuffler.server import Listener
+    from metricshuffle.collection.shuffler.listener import Listener
 
     listener = Listener.of(listen)
     loaded = TokenIssuer.load(folder)

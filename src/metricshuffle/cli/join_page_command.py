@@ -81,7 +81,7 @@ def join_page(
     with show_progress("Verifying"):
         collection.verify()
     text = join.join_page(
-        collection, site, contact=contact, background=_drawn(collection, background)
+        collection, site, contact=contact, background=_read_background(collection, background)
     )
     page = make_folder(output) / NAME
     digest = sha256(text.encode()).hexdigest()
@@ -111,7 +111,7 @@ def join_page(
     )
 
 
-def _drawn(collection: Collection, background: Path | None) -> Background | None:
+def _read_background(collection: Collection, background: Path | None) -> Background | None:
     """Read the background of a map, if one was given."""
     if background is None:
         return None

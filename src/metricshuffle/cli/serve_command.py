@@ -15,7 +15,7 @@ from metricshuffle.cli.shared_options import Json
 
 if TYPE_CHECKING:
     from metricshuffle.collection.mixer.object_mixing import MixerSettings
-    from metricshuffle.collection.shuffler.server import Listener
+    from metricshuffle.collection.shuffler.listener import Listener
 
 Database = Annotated[
     str,
@@ -318,8 +318,9 @@ def serve(
     from metricshuffle.collection.mixer.object_store import ObjectStore
     from metricshuffle.collection.operator.control_api import parse_duration_option
     from metricshuffle.collection.shuffler.drain import checked_drain
+    from metricshuffle.collection.shuffler.listener import Listener
     from metricshuffle.collection.shuffler.log_events import JsonLog
-    from metricshuffle.collection.shuffler.server import Listener, ShufflerServer, validate_address
+    from metricshuffle.collection.shuffler.server import ShufflerServer, validate_address
     from metricshuffle.collection.witness import checked_key
     from metricshuffle.errors import InputError, require
 

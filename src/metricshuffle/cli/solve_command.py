@@ -190,9 +190,9 @@ def solve(
     from metricshuffle.privacy.target import Target
     from metricshuffle.solving.solution import solve as solved
 
-    chosen: dict[str, Any] = {"step": steps, "algorithm": algorithm, "least": least, "grid": grid}
+    options: dict[str, Any] = {"step": steps, "algorithm": algorithm, "least": least, "grid": grid}
     with show_progress("Solving"):
-        result = solved(space, Target(epsilon, delta, distance), users, honest, **chosen)
+        result = solved(space, Target(epsilon, delta, distance), users, honest, **options)
         text = result.to_json() if as_json else result.why()
     if save is not None:
         result.save(str(save))
@@ -320,7 +320,7 @@ class Values:
         from metricshuffle.solving.local_metric import LineTarget
         from metricshuffle.spaces import Circle, Integers, Interval, Space
 
-        assert self.low is not None and self.high is not None  # noqa: S101, PT018 - looked at before
+        assert self.low is not None and self.high is not None  # noqa: S101, PT018 - checked by space()
         step = 1.0 if self.step is None else self.step
         if not self.low < self.high:
             raise InputError(f"--low must be below --high, got {self.low:g} and {self.high:g}.")
@@ -351,20 +351,20 @@ def read_tree(path: Path) -> Space:
         if any(cell.strip() for cell in row)
     ]
     place: dict[str, int] = {}
-    for number_of, row in enumerate(rows, start=1):
+    for row_number, row in enumerate(rows, start=1):
         if not 1 <= len(row) <= 3 or not row[0] or row[0] in place:
             raise InputError(
-                f"--tree {path}, row {number_of}: give a unique label, its parent (empty for "
+                f"--tree {path}, row {row_number}: give a unique label, its parent (empty for "
                 "the root) and a length, separated by commas."
             )
         place[row[0]] = len(place)
     parents = []
     lengths = []
-    for number_of, row in enumerate(rows, start=1):
+    for row_number, row in enumerate(rows, start=1):
         parent = row[1] if len(row) > 1 else ""
         if parent and parent not in place:
             raise InputError(
-                f"--tree {path}, row {number_of}: the parent {parent[:40]!r} is not a label "
+                f"--tree {path}, row {row_number}: the parent {parent[:40]!r} is not a label "
                 "of this file."
             )
         parents.append(place[parent] if parent else -1)
@@ -372,9 +372,9 @@ def read_tree(path: Path) -> Space:
             lengths.append(number(row[2]) if len(row) > 2 and row[2] else 1.0)
         except ValueError:
             raise InputError(
-                f"--tree {path}, row {number_of}: the length {row[2][:40]!r} is not a "
+                f"--tree {path}, row {row_number}: the length {row[2][:40]!r} is not a "
                 "finite number."
             ) from None
     if len(place) < 2:
-        raise InputError(f"--tree {path} names {len(place)} labels; at least two are needed.")
+        raise InputError(f"--tree {path} must name at least two labels, got {len(place)}.")
     return Space(Categories(list(place)), Tree(parents, lengths))

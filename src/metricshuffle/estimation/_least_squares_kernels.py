@@ -22,15 +22,15 @@ def onto_shares(values: Floats) -> None:
     count = len(values)
     level = (values.sum() - 1.0) / count
     while True:
-        left = 0
+        above = 0
         total = 0.0
         for i in range(count):
             if values[i] > level:
-                left += 1
+                above += 1
                 total += values[i]
-        if left == 0 or not (total - 1.0) / left > level:
+        if above == 0 or not (total - 1.0) / above > level:
             break
-        level = (total - 1.0) / left
+        level = (total - 1.0) / above
     for i in range(count):
         values[i] = max(values[i] - level, 0.0)
 
@@ -133,7 +133,7 @@ def gap_at(at: Floats, gradient: Floats, rising: bool) -> float:
 
 
 @njit(cache=True, nogil=True)
-def nearest(
+def fit_rows(
     starts: Integers32,
     columns: Integers32,
     entries: Floats,
@@ -149,7 +149,8 @@ def nearest(
 ) -> tuple[Floats, Floats, Integers32]:
     """Fit one row per row of targets by accelerated projected gradient from `start`.
 
-    Returns the fits, their gaps and their numbers of steps.
+    The gap is computed every `every` steps. Returns the fits, their gaps and their numbers of
+    steps.
     """
     runs = len(targets)
     size = len(start)

@@ -138,7 +138,7 @@ def nearest_shares(
     targets = mean_rows * weights - offset
 
     def fitted(first: int, stop: int) -> Any:
-        return kernels.nearest(
+        return kernels.fit_rows(
             *places,
             up,
             across,

@@ -80,11 +80,52 @@ def composed_parts(event: dp_event.DpEvent, count: int) -> Iterator[tuple[dp_eve
         yield event, count
 
 
+class ShuffledRounds:
+    """Shuffled events that an accountant has composed, with their joint profile."""
+
+    def __init__(self) -> None:
+        self.parts: list[tuple[RoundProfile, int]] = []
+        self._joint: PrivacyProfile | None = None
+
+    def compose(
+        self, event: dp_event.DpEvent, count: int
+    ) -> Iterator[tuple[dp_event.DpEvent, int]]:
+        """Add the shuffled events of a tree, and yield the others with how often each happens."""
+        for part, times in composed_parts(event, count):
+            if isinstance(part, ShuffledDpEvent):
+                if times > 0:
+                    self.parts.append((event_profile(part), times))
+                    self._joint = None
+            elif not isinstance(part, dp_event.NoOpDpEvent):
+                yield part, times
+
+    def joint(self) -> PrivacyProfile | None:
+        """Return the profile of all of them; None if there are none, or too many to compose."""
+        from metricshuffle.accounting.composition.composed_profile import MAX_ROUNDS
+        from metricshuffle.interop.shuffled_rounds import joint_profile
+
+        if not 0 < sum(count for _, count in self.parts) <= MAX_ROUNDS:
+            return None
+        if self._joint is None:
+            self._joint = joint_profile(self.parts)
+        return self._joint
+
+    def largest_epsilon(self, delta: float) -> float:
+        """Return the largest epsilon of one event alone; 0 if there are none."""
+        return max((profile.epsilon(delta) for profile, _ in self.parts), default=0.0)
+
+    def largest_delta(self, epsilon: float) -> float:
+        """Return the largest delta of one event alone; 0 if there are none."""
+        return max((profile.delta(epsilon) for profile, _ in self.parts), default=0.0)
+
+
 class ShuffledPLDAccountant(PLDAccountant):  # type: ignore[misc]
     """Accountant by privacy loss distributions that accepts shuffled events.
 
-    `value_discretization_interval` should be at most a hundredth of the epsilon that is asked for.
-    Epsilon and delta are never smaller than those of each shuffled event alone.
+    Composed with other events, `value_discretization_interval` should be at most a hundredth of the
+    epsilon that is asked for. Shuffled events alone have the smaller bound of the distributions and
+    of their joint profile, which needs no interval. Epsilon and delta are never smaller than those
+    of each shuffled event alone.
     """
 
     def __init__(
@@ -93,7 +134,14 @@ class ShuffledPLDAccountant(PLDAccountant):  # type: ignore[misc]
         value_discretization_interval: float = 1e-4,
     ) -> None:
         super().__init__(neighboring_relation, value_discretization_interval)
-        self._profiles: list[RoundProfile] = []
+        self._rounds = ShuffledRounds()
+        self._has_others = False
+
+    def compose(self, event: dp_event.DpEvent, count: int = 1) -> ShuffledPLDAccountant:
+        super().compose(event, count)
+        for _ in self._rounds.compose(event, count):
+            self._has_others = True
+        return self
 
     def _maybe_compose(
         self, event: dp_event.DpEvent, count: int, do_compose: bool
@@ -108,16 +156,21 @@ class ShuffledPLDAccountant(PLDAccountant):  # type: ignore[misc]
             )
             composed = losses if count == 1 else losses.self_compose(count)
             self._pld = self._pld.compose(composed)  # type: ignore[has-type]
-            self._profiles.append(profile)
         return refused
 
     def get_epsilon(self, target_delta: float) -> float:
-        alone = [profile.epsilon(target_delta) for profile in self._profiles]
-        return max(float(super().get_epsilon(target_delta)), *alone, 0.0)
+        epsilon = float(super().get_epsilon(target_delta))
+        joint = None if self._has_others else self._rounds.joint()
+        if joint is not None:
+            epsilon = min(epsilon, joint.epsilon(target_delta, 1.0))
+        return max(epsilon, self._rounds.largest_epsilon(target_delta))
 
     def get_delta(self, target_epsilon: float) -> float:
-        alone = [profile.delta(target_epsilon) for profile in self._profiles]
-        return max(float(super().get_delta(target_epsilon)), *alone, 0.0)
+        delta = float(super().get_delta(target_epsilon))
+        joint = None if self._has_others else self._rounds.joint()
+        if joint is not None:
+            delta = min(delta, joint.delta(target_epsilon, 1.0))
+        return max(delta, self._rounds.largest_delta(target_epsilon))
 
 
 class RenyiAccountant(RdpAccountant):  # type: ignore[misc]
@@ -165,26 +218,14 @@ class ShuffledRdpAccountant(RenyiAccountant):
         super().__init__(orders, neighboring_relation)
         self._others = RenyiAccountant(orders, neighboring_relation)
         self._has_others = False
-        self._parts: list[tuple[RoundProfile, int]] = []
-        self._joint: PrivacyProfile | None = None
+        self._rounds = ShuffledRounds()
 
     def compose(self, event: dp_event.DpEvent, count: int = 1) -> ShuffledRdpAccountant:
         super().compose(event, count)
-        for part, times in composed_parts(event, count):
-            if isinstance(part, ShuffledDpEvent) and times > 0:
-                self._parts.append((event_profile(part), times))
-                self._joint = None
-            elif not isinstance(part, dp_event.NoOpDpEvent):
-                self._others.compose(part, times)
-                self._has_others = True
+        for part, times in self._rounds.compose(event, count):
+            self._others.compose(part, times)
+            self._has_others = True
         return self
-
-    def _shuffled(self) -> PrivacyProfile:
-        from metricshuffle.interop.shuffled_rounds import joint_profile
-
-        if self._joint is None:
-            self._joint = joint_profile(self._parts)
-        return self._joint
 
     def _smaller(
         self,
@@ -203,29 +244,25 @@ class ShuffledRdpAccountant(RenyiAccountant):
         return min(whole, *(bound * ROUNDED_UP for bound in sums))
 
     def get_epsilon(self, target_delta: float) -> float:
-        whole = super().get_epsilon(target_delta)
-        if not self._parts:
-            return float(whole)
-        joint = self._shuffled()
-        smaller = self._smaller(
-            whole,
-            target_delta,
-            lambda delta: joint.epsilon(delta, 1.0),
-            lambda delta: float(self._others.get_epsilon(delta)),
-        )
-        return max(smaller, *(profile.epsilon(target_delta) for profile, _ in self._parts))
+        epsilon = float(super().get_epsilon(target_delta))
+        joint = self._rounds.joint()
+        if joint is not None:
+            epsilon = self._smaller(
+                epsilon,
+                target_delta,
+                lambda delta: joint.epsilon(delta, 1.0),
+                lambda delta: float(self._others.get_epsilon(delta)),
+            )
+        return max(epsilon, self._rounds.largest_epsilon(target_delta))
 
     def get_delta(self, target_epsilon: float) -> float:
-        whole = super().get_delta(target_epsilon)
-        if not self._parts:
-            return float(whole)
-        joint = self._shuffled()
-        smaller = self._smaller(
-            whole,
-            target_epsilon,
-            lambda epsilon: joint.delta(epsilon, 1.0),
-            lambda epsilon: float(self._others.get_delta(epsilon)),
-        )
-        return max(
-            min(1.0, smaller), *(profile.delta(target_epsilon) for profile, _ in self._parts)
-        )
+        delta = float(super().get_delta(target_epsilon))
+        joint = self._rounds.joint()
+        if joint is not None:
+            delta = self._smaller(
+                delta,
+                target_epsilon,
+                lambda epsilon: joint.delta(epsilon, 1.0),
+                lambda epsilon: float(self._others.get_delta(epsilon)),
+            )
+        return max(min(1.0, delta), self._rounds.largest_delta(target_epsilon))

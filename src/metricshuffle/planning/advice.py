@@ -156,19 +156,21 @@ def hidden_sentence(plan: Plan, shown: Sequence[int]) -> list[str]:
     hidden = len(plan.candidates) - len(shown)
     if not hidden:
         return []
-    what, they = (
+    subject, pronoun = (
         ("1 more candidate is", "it") if hidden == 1 else (f"{hidden} more candidates are", "them")
     )
     return [
-        f"{what} not shown: another one is as good or better in error, damage, epsilon of one "
-        f"report, bits and trust; --all shows {they}."
+        f"{subject} not shown: another one is as good or better in error, damage, epsilon of one "
+        f"report, bits and trust; --all shows {pronoun}."
     ]
 
 
 # Weaknesses of the choice
 
 
-def advice(plan: Plan, wishes: Wishes, log: Callable[[str], None] = lambda now: None) -> list[str]:
+def advice(
+    plan: Plan, wishes: Wishes, log: Callable[[str], None] = lambda message: None
+) -> list[str]:
     """Return what a person should read before using this plan."""
     return [
         *on_few_people(plan, wishes, log),
@@ -179,7 +181,7 @@ def advice(plan: Plan, wishes: Wishes, log: Callable[[str], None] = lambda now: 
 
 
 def on_honest(
-    plan: Plan, wishes: Wishes, log: Callable[[str], None] = lambda now: None
+    plan: Plan, wishes: Wishes, log: Callable[[str], None] = lambda message: None
 ) -> list[str]:
     """Say that people may stay away if `honest` was not given, and how a bare number was read."""
     written = "" if wishes.honest is None else str(wishes.honest).strip()
@@ -223,7 +225,7 @@ def on_one_report(plan: Plan, wishes: Wishes) -> list[str]:
     if choice.trusted == "nobody":
         lead = (
             f"Warning: epsilon {format_epsilon(choice.local_epsilon)} hides little from "
-            f"anybody: {_shift(plan, choice.local_epsilon)}."
+            f"anybody: {_odds_text(plan, choice.local_epsilon)}."
         )
         return [lead]
     if not math.isfinite(choice.local_epsilon):
@@ -236,19 +238,18 @@ def on_one_report(plan: Plan, wishes: Wishes) -> list[str]:
             "Warning: one report alone has epsilon "
             f"{format_epsilon(choice.local_epsilon)}, which hides little: if the "
             f"{choice.trusted} shows it "
-            f"to the analyst, {_shift(plan, choice.local_epsilon)}."
+            f"to the analyst, {_odds_text(plan, choice.local_epsilon)}."
         )
-    return [f"{lead} {_quieter(plan, wishes)}"]
+    return [f"{lead} {_quieter_text(plan, wishes)}"]
 
 
-def _shift(plan: Plan, epsilon: float) -> str:
+def _odds_text(plan: Plan, epsilon: float) -> str:
     """Say what an epsilon means for the odds."""
-    if epsilon > 100.0:
-        return f"the odds of {_two(plan)} may shift by any factor"
-    return f"the odds of {_two(plan)} may shift by a factor of {format_epsilon(math.exp(epsilon))}"
+    factor = "any factor" if epsilon > 100.0 else f"a factor of {format_epsilon(math.exp(epsilon))}"
+    return f"the odds of {_two_values(plan)} may shift by {factor}"
 
 
-def _two(plan: Plan) -> str:
+def _two_values(plan: Plan) -> str:
     """Name two possible values, or users, at the plan's distance."""
     if isinstance(plan.query, Histogram) and isinstance(plan.query.domain, Categories):
         return "two labels"
@@ -258,7 +259,7 @@ def _two(plan: Plan) -> str:
     )
 
 
-def _quieter(plan: Plan, wishes: Wishes) -> str:
+def _quieter_text(plan: Plan, wishes: Wishes) -> str:
     """Say what a limit on the local epsilon would cost, within the limits on bits and damage."""
     max_bits = math.inf if wishes.max_bits is None else wishes.max_bits
     usable = [
@@ -272,7 +273,7 @@ def _quieter(plan: Plan, wishes: Wishes) -> str:
         now = expected_error_text(plan.query, plan.choice.expected_error)
         return (
             f"--max-local-epsilon {LARGE_EPSILON:g} limits that: the expected error would be "
-            f"{expected_error_text(plan.query, best.expected_error)} ({_named(best)}) or "
+            f"{expected_error_text(plan.query, best.expected_error)} ({_candidate_label(best)}) or "
             f"less, instead of {now}."
         )
     quietest = min(usable, key=lambda offer: offer.local_epsilon)
@@ -282,8 +283,9 @@ def _quieter(plan: Plan, wishes: Wishes) -> str:
             "epsilon would."
         )
     return (
-        f"The least of these candidates is {format_epsilon(quietest.local_epsilon)} "
-        f"({_named(quietest)}, expected error "
+        "The smallest epsilon of one report among these candidates is "
+        f"{format_epsilon(quietest.local_epsilon)} "
+        f"({_candidate_label(quietest)}, expected error "
         f"{expected_error_text(plan.query, quietest.expected_error)}); --max-local-epsilon "
         "looks for the most exact one below a limit."
     )
@@ -308,7 +310,7 @@ def on_limits(plan: Plan, wishes: Wishes) -> list[str]:
                 f"relies on the {plan.trusted}: the least epsilon of "
                 "one report that any such candidate reaches here is "
                 f"{format_epsilon(quietest.local_epsilon)} "
-                f"({_named(quietest)}, expected "
+                f"({_candidate_label(quietest)}, expected "
                 f"error {expected_error_text(plan.query, quietest.expected_error)})."
             )
         shortest = min(relying, key=lambda offer: offer.bits_per_user)
@@ -316,22 +318,22 @@ def on_limits(plan: Plan, wishes: Wishes) -> list[str]:
             lines.append(
                 f"--max-bits {wishes.max_bits} leaves nothing that relies on the "
                 f"{plan.trusted}: the fewest bits that any such candidate "
-                f"sends are {shortest.bits_per_user:,} ({_named(shortest)}, expected error "
-                f"{expected_error_text(plan.query, shortest.expected_error)})."
+                f"sends are {shortest.bits_per_user:,} ({_candidate_label(shortest)}, expected "
+                f"error {expected_error_text(plan.query, shortest.expected_error)})."
             )
     lost = (
         f"expected error {expected_error_text(plan.query, best.expected_error)}, epsilon "
         f"{format_epsilon(best.local_epsilon)} of one report"
     )
     lines.append(
-        f"More exact, but ruled out by {' and '.join(wishes.limits)}: {_named(best)} "
+        f"More exact, but ruled out by {' and '.join(wishes.limits)}: {_candidate_label(best)} "
         f"({lost}, {best.bits_per_user:,} bits)."
     )
     return lines
 
 
 def on_few_people(
-    plan: Plan, wishes: Wishes, log: Callable[[str], None] = lambda now: None
+    plan: Plan, wishes: Wishes, log: Callable[[str], None] = lambda message: None
 ) -> list[str]:
     """Say if people are too few for a shuffler to help, and what more people would change."""
     if wishes.narrowed or wishes.limits:
@@ -343,11 +345,11 @@ def on_few_people(
     )
     return [
         *needless_trust_sentence(plan),
-        *(_with_more(plan, log) if alone and plan.honest <= FEW_PEOPLE else []),
+        *(_with_more_people(plan, log) if alone and plan.honest <= FEW_PEOPLE else []),
     ]
 
 
-def _with_more(plan: Plan, log: Callable[[str], None]) -> list[str]:
+def _with_more_people(plan: Plan, log: Callable[[str], None]) -> list[str]:
     """Say the error with more people, up to the first number at which a trusted party helps."""
     lines = []
     for times in MORE_PEOPLE:
@@ -362,7 +364,7 @@ def _with_more(plan: Plan, log: Callable[[str], None]) -> list[str]:
         lines.append(
             f"With {users:,} people the expected error would be "
             f"{expected_error_text(plan.query, more.expected_error)} "
-            f"({_named(more)}{relies})."
+            f"({_candidate_label(more)}{relies})."
         )
         if more.trusted != "nobody":
             break
@@ -440,5 +442,5 @@ def _setting(
     )
 
 
-def _named(offer: Candidate) -> str:
+def _candidate_label(offer: Candidate) -> str:
     return f"{protocol_label(offer)}, {offer.encoding}" if offer.encoding else protocol_label(offer)

@@ -302,17 +302,16 @@ class Plan(Plottable, StoredModel):
     def from_json(cls, text: str) -> Self:
         """Parse the output of `to_json`; raises for a damaged or edited text."""
         data = parse_json(text, cls.stored_as)
-        named = data.get("format") if isinstance(data, dict) else None
-        if named != PLAN_FORMAT:
-            old = str(named).startswith("metricshuffle-") and str(named).endswith("-plan/1")
+        file_format = data.get("format") if isinstance(data, dict) else None
+        if file_format != PLAN_FORMAT:
+            name = str(file_format)
+            old = name.startswith("metricshuffle-") and name.endswith("-plan/1")
             hint = "; it was made by an earlier version, so plan again" if old else ""
-            nothing = (
-                "not a plan"
-                if str(named).startswith("metricshuffle-")
-                else "neither a plan nor a task"
+            mismatch = (
+                "not a plan" if name.startswith("metricshuffle-") else "neither a plan nor a task"
             )
             raise PlanError(
-                f"this is {nothing}: its format is {named!r}, not {PLAN_FORMAT!r}{hint}."
+                f"this is {mismatch}: its format is {file_format!r}, not {PLAN_FORMAT!r}{hint}."
             )
         content = {name: value for name, value in data.items() if name != "checksum"}
         if data.get("checksum") != content_digest(content):

@@ -54,18 +54,21 @@ class CellQuery(Query):
     step: Positive
 
     def __init__(self, domain: Domain, step: float | None = None, **fields: object) -> None:
-        named = Domain.of_kind(domain)
+        checked_domain = Domain.of_kind(domain)
         name = type(self).__name__
-        if not isinstance(named, self.domains):
+        if not isinstance(checked_domain, self.domains):
             raise InputError(
-                f"{name} needs {self.domain_words}, got {type(named).__name__}.", field="domain"
+                f"{name} needs {self.domain_words}, got {type(checked_domain).__name__}.",
+                field="domain",
             )
-        if isinstance(named, Interval) and step is None:
+        if isinstance(checked_domain, Interval) and step is None:
             raise InputError(
-                f"a {name} over {named} needs a {argument('step')}, the width of its bins."
+                f"a {name} over {checked_domain} needs a {argument('step')}, the width of its bins."
             )
-        usual = _usual_step(named)
-        FrozenModel.__init__(self, domain=named, step=usual if step is None else step, **fields)
+        usual = _usual_step(checked_domain)
+        FrozenModel.__init__(
+            self, domain=checked_domain, step=usual if step is None else step, **fields
+        )
 
     @model_validator(mode="after")
     def _has_cells(self) -> Self:

@@ -14,7 +14,7 @@ from metricshuffle.numerics.types import Floats
 LARGEST_NUMBER = 1e290
 
 
-def _table(values: object) -> Floats:
+def _checked_table(values: object) -> Floats:
     try:
         table = np.array(values, dtype=np.float64)
     except (TypeError, ValueError):
@@ -38,11 +38,13 @@ def _table(values: object) -> Floats:
 
 
 def validate_table(name: str, values: object) -> Floats:
-    """Return a read-only copy of a table; InputError that names the argument unless it is one."""
+    """Return a read-only copy of a table; raise an InputError that names the argument otherwise."""
     try:
-        return _table(values)
+        return _checked_table(values)
     except ValueError as error:
         raise InputError(f"{argument(name)} {error}.") from None
 
 
-Table = Annotated[np.ndarray, PlainValidator(_table), PlainSerializer(lambda table: table.tolist())]
+Table = Annotated[
+    np.ndarray, PlainValidator(_checked_table), PlainSerializer(lambda table: table.tolist())
+]

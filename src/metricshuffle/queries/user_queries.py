@@ -297,13 +297,13 @@ class UserLinearQuery(UserQuery):
         return self
 
     def for_target(self, target: Target) -> Self:
-        constant = self.table.min(axis=0) == self.table.max(axis=0)
-        # For a grid one cell wide, a coordinate is constant. It is kept: its column is known and
-        # only gets noise.
-        if constant.any() and not self.averages_points:
+        same_everywhere = self.table.min(axis=0) == self.table.max(axis=0)
+        # On a grid one cell wide, one coordinate of every point is the same. An average of points
+        # keeps it: its column is known and only gets noise.
+        if same_everywhere.any() and not self.averages_points:
             raise InputError(
-                f"{self.names[int(np.argmax(constant))]} is the same at every point, so its mean "
-                "is known without asking anybody",
+                f"{self.names[int(np.argmax(same_everywhere))]} is the same at every "
+                "point, so its mean is known without asking anybody",
                 field="table",
                 remedy="leave it out.",
             )
@@ -312,14 +312,14 @@ class UserLinearQuery(UserQuery):
     def __eq__(self, other: object) -> bool:
         return (
             isinstance(other, UserLinearQuery)
-            and self._told() == other._told()
+            and self._identity() == other._identity()
             and np.array_equal(self.table, other.table)
         )
 
     def __hash__(self) -> int:
-        return hash((self._told(), self.table.tobytes()))
+        return hash((self._identity(), self.table.tobytes()))
 
-    def _told(self) -> tuple[object, ...]:
+    def _identity(self) -> tuple[object, ...]:
         return self.people, self.names, self.norm, self.constant
 
     @classmethod
@@ -364,11 +364,11 @@ class UserLinearQuery(UserQuery):
         One column for each threshold: the weight of every number.
         """
         users = validate_people(people)
-        asked = ShareAbove(users.items_in.domain, at, fade)
-        starts = np.array(asked.window_ends) - asked.width
-        codes = np.arange(asked.cells)[:, None]
-        weights = np.clip(codes - starts, 0, asked.width) / asked.width
-        return cls(users, weights, asked.row_labels)
+        shares = ShareAbove(users.items_in.domain, at, fade)
+        starts = np.array(shares.window_ends) - shares.width
+        codes = np.arange(shares.cells)[:, None]
+        weights = np.clip(codes - starts, 0, shares.width) / shares.width
+        return cls(users, weights, shares.row_labels)
 
     @classmethod
     def near(cls, people: Users, regions: dict[str, Sequence[Any]], width: float) -> Self:
@@ -481,19 +481,17 @@ class UserLinearQuery(UserQuery):
         low, high = estimate.interval(
             level, simultaneous=simultaneous or self.averages_points, method=method
         )
-        value, errors, lower, largest = (
+        value, errors, lower, upper = (
             part / estimate.people
             for part in (estimate.totals, estimate.standard_errors, low, high)
         )
         if self.averages_points or self.totals_points:
             if len(value) == 1:
-                return Answer(
-                    float(value[0]), float(errors[0]), (float(lower[0]), float(largest[0]))
-                )
+                return Answer(float(value[0]), float(errors[0]), (float(lower[0]), float(upper[0])))
             plane = Answer(
                 pair(value),
                 pair(errors),
-                (pair((lower[0], largest[0])), pair((lower[1], largest[1]))),
+                (pair((lower[0], upper[0])), pair((lower[1], upper[1]))),
             )
             domain = self.values_in
             return (
@@ -501,7 +499,7 @@ class UserLinearQuery(UserQuery):
                 if isinstance(domain, Grid) and domain.box is not None
                 else plane
             )
-        interval = np.column_stack([lower, largest])
+        interval = np.column_stack([lower, upper])
         columns = {
             "label": list(self.names),
             "value": value,

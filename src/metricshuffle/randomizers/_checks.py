@@ -30,7 +30,8 @@ FEW_PAIRS = 50
 MANY_PAIRS = 400
 MAX_LEVELS = 64
 CHUNK = 2**21
-# Maximum pairs times reports that a randomizer with more than FEW_INPUTS inputs lists itself.
+# A randomizer with more than FEW_INPUTS inputs may list pairs; if the number of these pairs times
+# that of reports is larger than this, they are not all compared.
 MAX_WORK = 2**26
 LARGEST_JSON = 2**20
 
@@ -88,14 +89,15 @@ def validate_rows(randomizer: Randomizer) -> Floats:
 
 
 def check_rows_again(randomizer: Randomizer, rows: Floats) -> None:
+    """Check that a second call of `rows` returns the same matrix."""
     again = np.asarray(randomizer.rows(), dtype=np.float64)
     if again.shape != rows.shape or not np.array_equal(again, rows):
-        where = (
+        difference = (
             "another shape"
             if again.shape != rows.shape
             else f"another law in row {int(np.argwhere(again != rows)[0][0])}"
         )
-        raise ConditionError(NAME, "rows() that are the same at every call", where)
+        raise ConditionError(NAME, "rows() that are the same at every call", difference)
 
 
 def most_exposed(rows: Floats) -> tuple[float, Pair]:
@@ -116,7 +118,8 @@ def some_pairs(randomizer: Randomizer, rows: Floats, most: int) -> Pairs:
     count = randomizer.inputs
     own = list(
         itertools.islice(
-            listed(randomizer, randomizer.pairs(), "pairs()"), None if count <= FEW_INPUTS else most
+            validated_pairs(randomizer, randomizer.pairs(), "pairs()"),
+            None if count <= FEW_INPUTS else most,
         )
     )
     if count <= FEW_INPUTS:
@@ -130,7 +133,7 @@ def some_pairs(randomizer: Randomizer, rows: Floats, most: int) -> Pairs:
     return np.unique(np.concatenate([both, both[:, ::-1]]), axis=0)
 
 
-def listed(randomizer: Randomizer, pairs: Iterable[Pair], source: str) -> Iterator[Pair]:
+def validated_pairs(randomizer: Randomizer, pairs: Iterable[Pair], source: str) -> Iterator[Pair]:
     """Yield the pairs, checking that each consists of two different inputs."""
     for a, b in pairs:
         if not (0 <= a < randomizer.inputs and 0 <= b < randomizer.inputs and a != b):
@@ -166,7 +169,8 @@ def stop_losses(
 ) -> Floats:
     """Return E(G - t)_+ for every t, per pair, with G = (K_a - factor K_b)/w.
 
-    G has mass w at each report and the remaining mass at 0. Reports that w misses count in full.
+    G has mass w at each report, and the remaining mass at 0. A report with w = 0 adds (K_a - factor
+    K_b)_+ itself.
     The delta of shuffled reports is a mean of a convex function of sums of such G, and E G is the
     same for all pairs. So a pair with no larger stop losses at every t has no larger delta.
     """
@@ -382,6 +386,7 @@ def blanket_excess(law: BlanketLaw, rows: Floats, a: int, b: int) -> float:
 
 
 def check_blanket(randomizer: Randomizer, rows: Floats, pairs: Pairs) -> None:
+    """Check that the blanket of a pair claims no more than all inputs have in common."""
     max_mass = float(rows.min(axis=0).sum())
     for a, b in thin_pairs(
         pairs, FEW_PAIRS if inherits_all(randomizer, "blanket") else len(pairs)

@@ -34,10 +34,10 @@ from metricshuffle.randomizers._checks import (
     chunks,
     inherits_all,
     levels_of,
-    listed,
     stop_losses,
     thin_pairs,
     true_epsilons,
+    validated_pairs,
 )
 from metricshuffle.randomizers.randomizer import Randomizer
 from metricshuffle.randomness import Randomness
@@ -70,7 +70,7 @@ def check_pairs(
     looks += [(f"pairs_within({level!r})", level) for level in (*levels, randomizer.diameter)]
     for source, level in looks:
         own = list(
-            listed(
+            validated_pairs(
                 randomizer,
                 randomizer.pairs() if level == math.inf else randomizer.pairs_within(level),
                 source,

@@ -82,5 +82,6 @@ class Card:
     facts: Sequence[tuple[str, str]]
     promises: Sequence[GuaranteeLine]
     asked: str = ""
+    """The query in words; empty if it is not shown."""
     pair: bool = False
     """Whether the answer is two numbers, which are set smaller."""

@@ -75,7 +75,7 @@ class LineTarget:
         if not exact <= MAX_STEPS + 0.5:
             raise InputError(
                 f"{argument('step')} {self.step:g} makes {exact:,.0f} steps from low to high, but "
-                f"at most {MAX_STEPS:,} can be looked at; "
+                f"at most {MAX_STEPS:,} can be searched; "
                 f"take a step of at least {(self.high - self.low) / MAX_STEPS:g}."
             )
         if not (exact > 0.5 and abs(exact - round(exact)) <= 1e-9 * exact):
@@ -123,7 +123,7 @@ class SpaceTarget:
                 )
         if len(self.shape.distances) > MAX_CLASSES:
             raise InputError(
-                f"at most {MAX_CLASSES:,} distances can be looked at, but there are "
+                f"at most {MAX_CLASSES:,} distances can be searched, but there are "
                 f"{len(self.shape.distances):,}."
             )
         _check_totals(self.totals)
@@ -137,7 +137,7 @@ class SpaceTarget:
 def _check_totals(totals: Floats) -> None:
     if not float(totals[0]) > 0.0 or not float(totals[-1]) <= LARGEST_TARGET:
         raise InputError(
-            f"epsilon |x-y|/distance must lie between 1e-300 and {LARGEST_TARGET:g} for all pairs, "
+            f"epsilon |x-y|/distance must be above 0 and at most {LARGEST_TARGET:g} for all pairs, "
             f"but it goes from {float(totals[0]):g} to {float(totals[-1]):g}; change "
             f"{argument('epsilon')} or {argument('distance')}."
         )
@@ -286,7 +286,7 @@ def algorithm_1(target: AnyTarget, users: int, delta: float, grid: int = 16) -> 
     = (2s+1)/(Omega_m/2-s), rounded down and checked.
     Reference: Corollary 1 (corollary_1) and this docstring.
     """
-    return _find_result("1", target, ChernoffInversion(*_validate_setting(users, delta)), grid)
+    return _find_metrics("1", target, ChernoffInversion(*_validate_setting(users, delta)), grid)
 
 
 @theorem("metricshuffle", "metric privacy in the shuffle model, Algorithm 3")
@@ -300,7 +300,7 @@ def algorithm_3(target: AnyTarget, users: int, delta: float, grid: int = 16) -> 
     Numerics: as for Algorithm 1.
     Reference: Corollary 2 (corollary_2), Algorithm 1 (algorithm_1).
     """
-    return _find_result("3", target, SimpleInversion(*_validate_setting(users, delta)), grid)
+    return _find_metrics("3", target, SimpleInversion(*_validate_setting(users, delta)), grid)
 
 
 @theorem("metricshuffle", "Algorithm 1 with the clone pair")
@@ -320,7 +320,7 @@ def algorithm_1n(target: AnyTarget, users: int, delta: float, grid: int = 16) ->
     certified one by one.
     Reference: delta_upper, algorithm_1.
     """
-    return _find_result("1N", target, CloneInversion(*_validate_setting(users, delta)), grid)
+    return _find_metrics("1N", target, CloneInversion(*_validate_setting(users, delta)), grid)
 
 
 ALGORITHMS: dict[Algorithm, Callable[[AnyTarget, int, float, int], LocalMetrics]] = {
@@ -352,7 +352,7 @@ def _validate_setting(users: int, delta: float) -> tuple[int, float]:
     return users, delta
 
 
-def _find_result(
+def _find_metrics(
     algorithm: Algorithm, target: AnyTarget, bound: EpsilonInversion, grid: int
 ) -> LocalMetrics:
     if isinstance(grid, bool) or not isinstance(grid, int) or not 1 <= grid <= MAX_DIAMETERS:
@@ -366,9 +366,9 @@ def _find_result(
     low = max(min_total, bound.diameter(min_total))
     high = max(max_total, bound.diameter(max_total))
     # Classes at the same distance have the same target.
-    different, which = np.unique(totals, return_inverse=True)
+    different, total_index = np.unique(totals, return_inverse=True)
     vectors = {
-        m: bound.solved(different, m)[which] for m in _diameters(low, high, bound.limit, grid)
+        m: bound.solved(different, m)[total_index] for m in _diameters(low, high, bound.limit, grid)
     }
     diameters = undominated_keys(vectors)
     return LocalMetrics(
@@ -401,8 +401,8 @@ def _solution(
     target: AnyTarget, bound: EpsilonInversion, diameter: float, semi_metric: Floats
 ) -> LocalMetric:
     totals = target.totals
-    different, first, which = np.unique(totals, return_index=True, return_inverse=True)
-    amplified = bound.amplified(semi_metric[first], different, diameter)[which]
+    different, first, total_index = np.unique(totals, return_index=True, return_inverse=True)
+    amplified = bound.amplified(semi_metric[first], different, diameter)[total_index]
     closure = target.shape.closed(semi_metric)
     # The bound of the algorithm covers the closed metric too, which is no larger.
     accounted = np.minimum(default_bound(closure, bound.users, bound.delta), amplified)

@@ -11,7 +11,7 @@ from metricshuffle.numerics.types import Floats
 from metricshuffle.spaces.array_input import finite_points
 from metricshuffle.spaces.grid import METRES
 from metricshuffle.spaces.metrics import Metric
-from metricshuffle.spaces.places import ECCENTRICITY, EQUATOR_RADIUS
+from metricshuffle.spaces.places import ECCENTRICITY_SQUARED, EQUATOR_RADIUS
 
 
 class Chord(Metric):
@@ -45,7 +45,7 @@ class Chord(Metric):
 def earth_centred(places: Floats) -> Floats:
     """Coordinates in metres from the centre of the Earth of places (latitude, longitude)."""
     latitude, longitude = np.deg2rad(np.asarray(places, dtype=np.float64)).T
-    normal = EQUATOR_RADIUS / np.sqrt(1.0 - ECCENTRICITY * np.sin(latitude) ** 2)
+    normal = EQUATOR_RADIUS / np.sqrt(1.0 - ECCENTRICITY_SQUARED * np.sin(latitude) ** 2)
     across = normal * np.cos(latitude)
-    up = normal * (1.0 - ECCENTRICITY) * np.sin(latitude)
+    up = normal * (1.0 - ECCENTRICITY_SQUARED) * np.sin(latitude)
     return np.column_stack([across * np.cos(longitude), across * np.sin(longitude), up])

@@ -22,10 +22,10 @@ from metricshuffle.spaces.grid import METRES
 # The ellipsoid WGS84.
 EQUATOR_RADIUS = 6_378_137.0
 FLATTENING = 1.0 / 298.257223563
-ECCENTRICITY = FLATTENING * (2.0 - FLATTENING)  # the square of the eccentricity
+ECCENTRICITY_SQUARED = FLATTENING * (2.0 - FLATTENING)
 # No line on the ellipsoid is more curved than a meridian at the equator; no two places are farther
 # apart than the poles.
-SMALLEST_RADIUS = EQUATOR_RADIUS * (1.0 - ECCENTRICITY)
+SMALLEST_RADIUS = EQUATOR_RADIUS * (1.0 - ECCENTRICITY_SQUARED)
 MAX_GROUND_DISTANCE = 20_003_932.0
 COORDINATE_ERROR = 1e-7  # metres: coordinates from the centre of the Earth are doubles of about 6e6
 # Wider boxes have no plane: the shortest path between their sides may pass on the other side of the
@@ -208,9 +208,11 @@ class Places(Domain):
 def metres_at(latitude: float) -> tuple[float, float]:
     """Metres per degree of latitude and of longitude at a latitude."""
     angle = math.radians(latitude)
-    bend = 1.0 - ECCENTRICITY * math.sin(angle) ** 2
+    bend = 1.0 - ECCENTRICITY_SQUARED * math.sin(angle) ** 2
     degree = math.radians(1.0) * EQUATOR_RADIUS
-    return degree * (1.0 - ECCENTRICITY) / bend**1.5, degree * math.cos(angle) / math.sqrt(bend)
+    return degree * (1.0 - ECCENTRICITY_SQUARED) / bend**1.5, degree * math.cos(angle) / math.sqrt(
+        bend
+    )
 
 
 @theorem("metricshuffle", "A plane that is never longer than the ground")
@@ -256,13 +258,13 @@ def longest_way(first: float, second: float, width: float) -> float:
     for latitude, longitude in ((first, 0.0), (second, width)):
         phi = math.radians(latitude)
         along = math.radians(longitude)
-        normal = EQUATOR_RADIUS / math.sqrt(1.0 - ECCENTRICITY * math.sin(phi) ** 2)
+        normal = EQUATOR_RADIUS / math.sqrt(1.0 - ECCENTRICITY_SQUARED * math.sin(phi) ** 2)
         across = normal * math.cos(phi)
         places.append(
             (
                 across * math.cos(along),
                 across * math.sin(along),
-                normal * (1.0 - ECCENTRICITY) * math.sin(phi),
+                normal * (1.0 - ECCENTRICITY_SQUARED) * math.sin(phi),
             )
         )
     chord = math.dist(*places) / (2.0 * SMALLEST_RADIUS)

@@ -337,7 +337,7 @@ class Console:
         for status in operator.statuses():
             digest = str(status["digest"])
             self._load_terms(operator.url, digest)
-            if self.tasks[digest].wordless == wordless and status["round"] == opening.round:
+            if self.tasks[digest].wordless_digest == wordless and status["round"] == opening.round:
                 raise FieldErrors(
                     {
                         "plan": f"Round {opening.round} of this plan was opened with another title "

@@ -46,7 +46,7 @@ LABELS = {
 MAX_COUNT = 10**13
 
 
-def read_opening(text: str, words: Mapping[str, str], now: float) -> Opening:
+def read_opening(text: str, typed: Mapping[str, str], now: float) -> Opening:
     """Read the opening of the plan or task in `text` from the form; errors go to their fields."""
     from metricshuffle.collection.keys import analyst_of
     from metricshuffle.collection.operator.control_api import (
@@ -65,26 +65,26 @@ def read_opening(text: str, words: Mapping[str, str], now: float) -> Opening:
             }
         )
     with errors_at_field("plan"):
-        task = with_wording(_task(text), words)
+        task = with_wording(_read_task(text), typed)
     with errors_at_field("analyst"):
-        analyst = analyst_of(words["analyst"], words["asked_by"])
+        analyst = analyst_of(typed["analyst"], typed["asked_by"])
     with errors_at_field("opens"):
-        opens = parse_time_option(words["opens"] or "0s", now, "--opens")
+        opens = parse_time_option(typed["opens"] or "0s", now, "--opens")
     with errors_at_field("closes"):
-        closes = parse_time_option(words["closes"] or "1h", opens, "--closes")
+        closes = parse_time_option(typed["closes"] or "1h", opens, "--closes")
         if closes <= now:
             raise InputError("--closes must lie in the future.")
     with errors_at_field("extends"):
-        extends = parse_time_option(words["extends"] or "0s", closes, "--extends")
+        extends = parse_time_option(typed["extends"] or "0s", closes, "--extends")
         if extends < closes:
             raise InputError("--extends must not lie before the closing time.")
     with errors_at_field("delay"):
-        delay = parse_duration_option(words["delay"] or "0s", "--delay")
+        delay = parse_duration_option(typed["delay"] or "0s", "--delay")
     with errors_at_field("retention"):
-        retention = parse_duration_option(words["retention"] or "30d", "--retention")
-    colluders = _count("colluders", words["colluders"], 0)
-    number = _count("round", words["round"], 1)
-    tickets = _count("tickets", words["tickets"] or "0", 0)
+        retention = parse_duration_option(typed["retention"] or "30d", "--retention")
+    colluders = _count("colluders", typed["colluders"], 0)
+    number = _count("round", typed["round"], 1)
+    tickets = _count("tickets", typed["tickets"] or "0", 0)
     needed = task.honest + colluders
     field = "colluders"
     if number > task.rounds:
@@ -104,7 +104,7 @@ def read_opening(text: str, words: Mapping[str, str], now: float) -> Opening:
             round=number,
             admission="tickets" if tickets else "open",
             tickets=tickets,
-            apart=not words["same"],
+            apart=not typed["same"],
         )
 
 
@@ -145,7 +145,7 @@ def _count(name: str, text: str, minimum: int) -> int:
     return int(text)
 
 
-def _task(text: str) -> Task:
+def _read_task(text: str) -> Task:
     """Read the task in a plan or a task file."""
     import json
 
@@ -153,9 +153,9 @@ def _task(text: str) -> Task:
     from metricshuffle.tasks.task import TASK_FORMAT, Task
 
     try:
-        named = json.loads(text).get("format")
+        file_format = json.loads(text).get("format")
     except (ValueError, AttributeError):
         raise InputError("this file is neither a plan nor a task.") from None
-    task = Task.from_json(text) if named == TASK_FORMAT else Plan.from_json(text).task
-    task.verify_once()  # People must not be asked under a guarantee that fails.
+    task = Task.from_json(text) if file_format == TASK_FORMAT else Plan.from_json(text).task
+    task.verify_once()  # people must not be asked under a guarantee that fails
     return task

@@ -22,7 +22,7 @@ class TaskWording:
 
     title: str
     question: str
-    wordless: str
+    wordless_digest: str
 
     @classmethod
     def of(cls, task: Task) -> TaskWording:

@@ -386,7 +386,7 @@ def test_wrong_input_is_refused() -> None:
     with pytest.raises(InputError, match="excess"):
         InputClassLaws.from_laws([0.5, 0.5], [0.4, 0.6], [[0.5, 0.5]], excess=[0.2, -0.2])
     half = np.array([0.5])
-    with pytest.raises(InputError, match="every type"):
+    with pytest.raises(InputError, match="every input class"):
         InputClassLaws.of([InputClassLaw(half, half, half, 0.0 * half, half)], 0.5)
     with pytest.raises(InputError, match="users"):
         delta_upper(InputClassLaws.from_rows(response(3, 1.0), 0, 1), 0, 0.1)

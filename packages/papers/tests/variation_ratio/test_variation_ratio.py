@@ -11,6 +11,7 @@ from tests.oracles.same_others import count_laws, divergence
 from tests.oracles.shuffled_brute_force import blanket_expression, every_data_set, shuffled_delta
 from tests.tables import check_all
 
+import metricshuffle as ms
 from metricshuffle.accounting.shuffling.blanket_bound import (
     BlanketLaw,
     delta_bracket,
@@ -20,6 +21,7 @@ from metricshuffle.accounting.shuffling.blanket_bound import (
 from metricshuffle.accounting.shuffling.clone_bound import ClonePair, epsilon_upper
 from metricshuffle.amplification.lower_bound import merged_pair
 from metricshuffle.errors import ConditionError, InputError
+from metricshuffle.randomizers import KaryRandomizedResponse
 from metricshuffle_papers.variation_ratio import formulas as paper
 from metricshuffle_papers.variation_ratio import parameters as table
 from metricshuffle_papers.variation_ratio.formulas import Direction, Variation
@@ -215,6 +217,17 @@ def test_without_a_common_part_the_merged_pair_is_the_clone_pair() -> None:
         assert numeric.claim == pytest.approx(sound, rel=1e-7)
         assert numeric.claim < closed.claim < simple.claim
         assert (numeric.verdict, closed.verdict, simple.verdict) == ("true", "loose", "loose")
+
+
+def test_the_claim_for_eight_answers_is_below_what_is_attained() -> None:
+    """docs/performance.md leaves this bound out of its table of 1,000 people for this reason."""
+    p = math.e
+    claim = paper.merged_epsilon(Variation(p, (p - 1.0) / (p + 7.0), p), 1000, 1e-6).claim
+    band = ms.amplify(KaryRandomizedResponse(8, 1.0), 1000).epsilon(1e-6)
+    assert claim == pytest.approx(0.0885276, rel=1e-5)
+    assert claim < 0.9996 * band.lower
+    assert band.lower == pytest.approx(0.0885722, rel=1e-5)
+    assert band.upper < 1.0005 * band.lower
 
 
 def test_golden_three_symbol_pair() -> None:

@@ -49,7 +49,7 @@ def blanket_values(
 
 
 @njit(cache=True, error_model="numpy")
-def enumeration(
+def enumerate_counts(
     users: float,
     mass: Floats,
     value: Floats,
@@ -71,14 +71,14 @@ def enumeration(
     however small the result is.
     """
     d = value.size
-    falling = np.zeros(max_draws + 1)
-    factorial = np.zeros(max_draws + 1)  # log n!/(n-i)! by a compensated sum, log i!
+    log_falling = np.zeros(max_draws + 1)  # log n!/(n-i)!, by a compensated sum
+    log_factorial = np.zeros(max_draws + 1)  # log i!
     carried = 0.0
     for i in range(1, max_draws + 1):
         term = math.log(users - (i - 1)) - carried
-        falling[i] = falling[i - 1] + term
-        carried = (falling[i] - falling[i - 1]) - term
-        factorial[i] = math.lgamma(i + 1.0)
+        log_falling[i] = log_falling[i - 1] + term
+        carried = (log_falling[i] - log_falling[i - 1]) - term
+        log_factorial[i] = math.lgamma(i + 1.0)
     logs = np.log(mass)
     counts = np.zeros(d, dtype=np.int64)
     lower = 0.0
@@ -94,8 +94,8 @@ def enumeration(
         for i in range(d - 1):
             c = counts[i]
             n0 += c
-            logp += c * logs[i] - factorial[c]
-            size += abs(c * logs[i]) + factorial[c]
+            logp += c * logs[i] - log_factorial[c]
+            size += abs(c * logs[i]) + log_factorial[c]
             s0 += c * value[i]
             e0 += c * doubt[i]
         for c in range(max_draws - n0 + 1):
@@ -104,11 +104,13 @@ def enumeration(
             size_here = (
                 size
                 + abs(c * logs[d - 1])
-                + factorial[c]
-                + 2.0 * falling[n]
+                + log_factorial[c]
+                + 2.0 * log_falling[n]
                 + others * abs(log_pivot)
             )
-            logp_here = logp + c * logs[d - 1] - factorial[c] + falling[n] + others * log_pivot
+            logp_here = (
+                logp + c * logs[d - 1] - log_factorial[c] + log_falling[n] + others * log_pivot
+            )
             s = s0 + c * value[d - 1] + others * pivot
             error = 16.0 * ROUNDOFF * (d + 4) * (e0 + c * doubt[d - 1] + others * pivot_doubt)
             if not s + error <= 0.0:  # a NaN from an overflow must not count as 0

@@ -152,7 +152,7 @@ def enumerate_counts(atoms: Atoms, users: int) -> tuple[float, float]:
     has_zero_atom = mass.size > atoms.mass.size
     loose = 4.0 * ROUNDOFF / missing_mass if has_zero_atom and pivot != mass.size - 1 else 0.0
     pivotal = (log_pivot, float(value[pivot]), float(doubt[pivot]), q / heaviest)
-    lower, upper = kernels.enumeration(
+    lower, upper = kernels.enumerate_counts(
         float(users), mass[others], value[others], doubt[others], *pivotal, loose, max_draws
     )
     if not has_zero_atom and missing_mass > 0.0:

@@ -1,9 +1,9 @@
 """Laws of G_x = (K_a(Y) - e^epsilon K_b(Y))/K_x(Y), Y ~ K_x, for every input x of other people.
 
 a and b are the two values that person 1 may have, and K_x is the law of a report of input x. An
-input class is a set of inputs that are accounted by one law; names and errors of this module call
-it a type. `full_law_bound.py` and `mixed_groups_bound.py` bound sums of these G_x, as the blanket
-bound does with the laws of `blanket_law.py`.
+input class is a set of inputs that are accounted by one law; arrays of such laws are named `types`.
+`full_law_bound.py` and `mixed_groups_bound.py` bound sums of these G_x, as the blanket bound does
+with the laws of `blanket_law.py`.
 """
 
 from __future__ import annotations
@@ -111,13 +111,14 @@ class InputClassLaws:
             ):
                 raise InputError(
                     "the probabilities of a and b must sum to one over the atoms of every "
-                    "type, and masses be >= 0."
+                    "input class, and masses be >= 0."
                 )
             in_order = law.sorted()
             distinct.setdefault(in_order.key, in_order)
         if not distinct or not 0.0 <= blanket <= 1.0 + SUM_TOLERANCE:
             raise InputError(
-                f"there must be at least one type, and the blanket lie in [0, 1], got {blanket!r}."
+                f"there must be at least one input class, and the blanket must lie in [0, 1], "
+                f"got {blanket!r}."
             )
         starts = np.cumsum([0, *(law.mass.size for law in distinct.values())])
         columns = (np.concatenate(column) for column in zip(*distinct.values(), strict=True))

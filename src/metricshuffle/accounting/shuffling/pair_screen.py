@@ -50,7 +50,7 @@ class PairScreen:
     """
 
     def __init__(self, rows: Floats, pair_rows: Floats | None = None) -> None:
-        self.held = np.ascontiguousarray(rows if pair_rows is None else pair_rows)
+        self.pair_rows = np.ascontiguousarray(rows if pair_rows is None else pair_rows)
         minimum = rows.min(axis=0)
         self.blanket = round_down(math.fsum(minimum), 16)
         wide = math.ceil(rows.size / MAX_ATOMS)
@@ -76,8 +76,8 @@ class PairScreen:
 
     def law(self, a: int, b: int) -> InputClassLaws:
         """Return the laws of the others for one pair."""
-        first = self.held[a]
-        second = self.held[b]
+        first = self.pair_rows[a]
+        second = self.pair_rows[b]
         columns = (first, second, first - second, first + second)
         return InputClassLaws(
             self._starts,
@@ -87,7 +87,7 @@ class PairScreen:
 
     def _with_types(self, types: Floats) -> PairScreen:
         copy = object.__new__(PairScreen)
-        copy.held = self.held
+        copy.pair_rows = self.pair_rows
         copy.blanket = self.blanket
         copy._least = self._least
         copy._set_types(types)
@@ -122,10 +122,10 @@ class PairScreen:
         """
         square = np.empty(len(pairs))
         largest = np.empty(len(pairs))
-        chunk = max(1, MATRIX_ENTRIES_AT_ONCE // self.held.shape[1])
+        chunk = max(1, MATRIX_ENTRIES_AT_ONCE // self.pair_rows.shape[1])
         for start in range(0, len(pairs), chunk):
             here = slice(start, start + chunk)
-            gap = self.held[pairs[here, 0]] - growth * self.held[pairs[here, 1]]
+            gap = self.pair_rows[pairs[here, 0]] - growth * self.pair_rows[pairs[here, 1]]
             largest[here] = (gap / self._least).max(axis=1)
             square[here] = (gap**2 @ self.coarser._screens).max(axis=1)
         return square * (1.0 + ROUNDING_SLACK), largest + ROUNDING_SLACK * (

@@ -42,14 +42,15 @@ RETRY_SECONDS = 30.0
 RETRY_PAUSE_SECONDS = 0.5
 BOXES_FORMAT = "metricshuffle-boxes/1"
 MAX_HEADER_BYTES = 2**16
-NOTES = 10
+MAX_NOTES = 10
+"""Largest number of notes about the clock of a shuffler that are recorded."""
 LONGEST_NOTE = 300
-"""Limits for recorded notes about the clock of a shuffler: number of notes, letters of a note."""
-ASKED_SECONDS = 5.0
+"""Largest number of letters of such a note."""
+NOTES_SECONDS = 5.0
 """Timeout for reading the notes; shorter than that of the shuffler whose download waits."""
 LONGEST_SIGNATURE = 2 * SIGNATURE_BYTES
 NOT_MIXED = (
-    "the output of the shuffler is not in the order of its bytes, or contains a message twice; it "
+    "the output of the shuffler is not sorted, or contains a message twice; it "
     "was not mixed as this collection says, so nothing is estimated."
 )
 
@@ -308,7 +309,7 @@ class ReleaseLink:
         leases: object = None
         with suppress(httpx.HTTPError, TimeoutError):
             async with (
-                asyncio.timeout(ASKED_SECONDS),
+                asyncio.timeout(NOTES_SECONDS),
                 open_connection() as client,
                 client.stream(
                     "GET", f"{url}/v1/collections/{self._document.digest}/state"
@@ -326,8 +327,8 @@ class ReleaseLink:
             "".join(letter for letter in str(note) if letter.isprintable())[:LONGEST_NOTE]
             for note in notes
         ]
-        return shown[:NOTES] + (
-            [f"{len(shown) - NOTES:,} more notes."] if len(shown) > NOTES else []
+        return shown[:MAX_NOTES] + (
+            [f"{len(shown) - MAX_NOTES:,} more notes."] if len(shown) > MAX_NOTES else []
         )
 
     async def acknowledge(self, output: str) -> str:
@@ -449,11 +450,11 @@ class Fetching(ReleaseLink):
             stream.write(part)
         runs = runs or runs_of(self.collection, announced.people, start)
         if size != runs.total:
-            what = "more" if size > runs.total else "fewer"
+            amount = "more" if size > runs.total else "fewer"
             raise PlanError(
                 f"{self._host} says that {announced.people:,} people took part, whose "
                 f"{sum(runs.lengths):,} messages are "
-                f"{runs.total:,} bytes, and sent {what}; nothing is estimated."
+                f"{runs.total:,} bytes, and sent {amount}; nothing is estimated."
             )
         if digest.hexdigest() != announced.output:
             raise PlanError(

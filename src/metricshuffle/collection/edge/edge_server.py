@@ -19,9 +19,9 @@ from metricshuffle.collection.keys import KeyFolder
 from metricshuffle.collection.memory import forbid_memory_dumps, locked_memory
 from metricshuffle.collection.shuffler.ingest import Intake, IntakeOpener
 from metricshuffle.collection.shuffler.lifecycle import Shuffler
+from metricshuffle.collection.shuffler.listener import Listener
 from metricshuffle.collection.shuffler.log_events import EventLog, Log
 from metricshuffle.collection.shuffler.server import (
-    Listener,
     ShufflerServer,
     bound_or_none,
     drive_collections,

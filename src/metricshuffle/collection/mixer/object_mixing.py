@@ -201,7 +201,7 @@ class ObjectMixing:
             raise StoreError(f"what the mixers sorted is mixed by one process: {error}") from None
 
     def _try_again(self, attempt: MixAttempt, trouble: str = "") -> None:
-        """Start another attempt; the operator is told from the second failure on."""
+        """Start another attempt; operators are shown it from the second failure on."""
         self._start(attempt.name)
         if attempt.tries > 1:
             raise StoreError(

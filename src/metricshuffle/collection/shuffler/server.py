@@ -28,6 +28,10 @@ from metricshuffle.collection.memory import forbid_memory_dumps, locked_memory
 from metricshuffle.collection.mixer.object_mixing import MixerSettings
 from metricshuffle.collection.shuffler.drain import Drain
 from metricshuffle.collection.shuffler.lifecycle import Shuffler
+from metricshuffle.collection.shuffler.listener import (
+    MAX_CONNECTIONS_OPEN,
+    Listener,
+)
 from metricshuffle.collection.shuffler.log_events import EventLog, Log, LogEvent, failure_text
 from metricshuffle.collection.shuffler.metrics_page import MetricsPage, MetricsServer
 from metricshuffle.collection.shuffler.readiness import SLOW, RefusalSampler
@@ -43,13 +47,6 @@ if TYPE_CHECKING:
 
 HEADER_SECONDS = 5.0
 """Time limit for the head of a request to arrive, and for an idle connection."""
-UNREAD_SECONDS = 30.0
-"""Time limit for a client that reads nothing of an answer, where the system supports it.
-
-Without it, 4,096 such clients would block the server.
-"""
-MAX_CONNECTIONS_OPEN = 4096
-"""Maximum number of open connections, if the system allows as many; further ones wait."""
 RESERVED_FILES = 192
 """Open files reserved for the shuffler itself: database, keys, outputs, and calls to other hops."""
 STARTING_SECONDS = 30.0
@@ -64,101 +61,6 @@ UNSERVING_EXIT_CODE = 75
 """Exit code of a shuffler that answered no calls (EX_TEMPFAIL, for a supervisor)."""
 RESTART_PAUSE_SECONDS = 1.0
 """Pause before collections are driven again after a bug."""
-
-
-@dataclass(frozen=True)
-class Listener:
-    """Address to listen on, and the certificate."""
-
-    host: str
-    port: int
-    certificate: Path | None = None
-    key: Path | None = None
-    option: str = "--listen"
-    """Option that names the address, for errors."""
-
-    @classmethod
-    def of(
-        cls,
-        listen: str,
-        certificate: Path | None = None,
-        key: Path | None = None,
-        option: str = "--listen",
-    ) -> Listener:
-        """Parse an address like 127.0.0.1:8460, [::1]:8460 or localhost:0 (any free port)."""
-        host, colon, port = listen.rpartition(":")
-        if (
-            not colon
-            or not port.isdigit()
-            or int(port) > 65535
-            or (":" in host and not host.startswith("["))
-        ):
-            raise InputError(
-                f"{option} must be an address and a port like 127.0.0.1:8460, got {listen!r}."
-            )
-        if (certificate is None) != (key is None):
-            raise InputError("--certificate and --key belong together: give both, or none.")
-        for path in (certificate, key):
-            if path is not None and not path.is_file():
-                raise InputError(f"cannot read {path}: there is no such file.")
-        if certificate is not None and key is not None:
-            if not hasattr(socket, "AF_UNIX"):
-                raise InputError(
-                    "--certificate does not work on this system; listen on 127.0.0.1 and "
-                    "put a proxy with TLS in front."
-                )
-            CertificateFiles(certificate, key).context()
-        return cls(host.strip("[]") or "127.0.0.1", int(port), certificate, key, option)
-
-    @contextlib.contextmanager
-    def bound(self) -> Iterator[socket.socket]:
-        """Open the listening socket; fails if another process listens there."""
-        try:
-            family, _, _, _, address = socket.getaddrinfo(
-                self.host, self.port, type=socket.SOCK_STREAM
-            )[0]
-        except (OSError, UnicodeError):
-            raise InputError(
-                f"{self.option} {self.host}:{self.port} is not an address of this machine."
-            ) from None
-        with socket.socket(family, socket.SOCK_STREAM) as listening:
-            if os.name == "posix":
-                # Allows an address that was in use a moment ago, not one on which a process
-                # listens.
-                listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            if hasattr(socket, "TCP_USER_TIMEOUT"):  # accepted connections inherit it
-                listening.setsockopt(
-                    socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, int(1000 * UNREAD_SECONDS)
-                )
-            try:
-                listening.bind(address)
-                listening.listen(MAX_CONNECTIONS_OPEN)
-            except OSError as error:
-                raise InputError(
-                    f"cannot listen on {self.host}:{self.port}: {error.strerror or error}. "
-                    "If a shuffler runs there already, stop it, or "
-                    "choose another port."
-                ) from None
-            listening.setblocking(False)
-            yield listening
-
-    def url(self, listening: socket.socket) -> str:
-        host = f"[{self.host}]" if ":" in self.host else self.host
-        return f"http{'s' if self.certificate else ''}://{host}:{listening.getsockname()[1]}"
-
-    def warning(self, listening: socket.socket) -> str:
-        """Warning if the network could observe who reports; empty otherwise."""
-        if (
-            self.certificate
-            or ipaddress.ip_address(listening.getsockname()[0].partition("%")[0]).is_loopback
-        ):
-            return ""
-        return (
-            f"Warning: {self.url(listening)} can be reached from other machines without TLS: "
-            "anyone who watches the network sees who takes part, and the operator's token. "
-            "Give --certificate and --key, or listen on 127.0.0.1 behind a proxy that has "
-            "them."
-        )
 
 
 class Driven(Protocol):

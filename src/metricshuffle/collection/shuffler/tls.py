@@ -59,7 +59,8 @@ def server_context(certificate: Path, key: Path) -> ssl.SSLContext:
         context.load_cert_chain(certificate, key)
     except (ssl.SSLError, OSError):
         raise InputError(
-            f"{certificate} and {key} are not a certificate and its key, in PEM."
+            f"{certificate} and {key} are not a certificate and its key, in PEM; give "
+            "the files of one pair."
         ) from None
     return context
 
@@ -128,13 +129,13 @@ class Relay:
         self.client.other, self.server.other = server, client
         client.resume_reading()  # type: ignore[attr-defined]
 
-    def end(self, half: RelaySide) -> None:
+    def end(self, side: RelaySide) -> None:
         """Close the other side after sending what was read from the side that ended."""
-        if half.other is not None:
-            half.other.close()
-            if half is self.server:  # a client that reads nothing loses its place
-                self._front.later(FLUSH_SECONDS, half.other.abort)
-        if half is self.client:
+        if side.other is not None:
+            side.other.close()
+            if side is self.server:  # a client that reads nothing loses its place
+                self._front.later(FLUSH_SECONDS, side.other.abort)
+        if side is self.client:
             self._front.leave(self)
 
     def close(self) -> None:
@@ -156,7 +157,7 @@ class TlsFront:
     ) -> None:
         """Start accepting; all connections together use at most `files` files."""
         self._listening = listening
-        self._files = certificate
+        self._certificate_files = certificate
         self._context = certificate.context()
         self._server = server
         self._loop = asyncio.get_running_loop()
@@ -189,9 +190,9 @@ class TlsFront:
         If they cannot be used, the previous certificate stays in use.
         """
         try:
-            self._context = self._files.context()
+            self._context = self._certificate_files.context()
         except InputError as error:
-            log(LogEvent(f"The certificate from before is used: {error}", "trouble"))
+            log(LogEvent(f"The previous certificate stays in use: {error}", "trouble"))
         else:
             log(LogEvent("The certificate was reloaded.", "certificate"))
 

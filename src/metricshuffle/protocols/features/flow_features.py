@@ -195,7 +195,7 @@ class FlowHats(Features):
 
     def _count(self, zones: Zones) -> float:
         """Number of hats at one end; infinite if they are too small for 64 bits."""
-        return self._lattice.hats(zones) if self._lattice.fits(zones) else math.inf
+        return self._lattice.hat_count(zones) if self._lattice.fits(zones) else math.inf
 
     @property
     def _lattice(self) -> HatLattice:

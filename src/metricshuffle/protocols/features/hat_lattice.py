@@ -1,4 +1,8 @@
-"""Lattices of triangles over zones, and the mixtures of corners that represent points."""
+"""Lattices of triangles over zones, and the mixtures of corners that represent points.
+
+The hat of a corner is a function that is largest there and falls linearly to 0 at the opposite
+sides of its triangles. A point is represented by the values of the three hats around it.
+"""
 
 from __future__ import annotations
 
@@ -46,7 +50,7 @@ class HatLattice:
         """Whether all products of coordinates fit 64 bits."""
         return float(np.max(self.steps(zones))) < MAX_STEPS
 
-    def hats(self, zones: Zones) -> int:
+    def hat_count(self, zones: Zones) -> int:
         """Number of corners of triangles that contain zones, including corners with part 0."""
         return len(np.unique(np.concatenate(self.corners(self.steps(zones))[0]), axis=0))
 

@@ -136,7 +136,7 @@ class ZoneHats(Features):
 
     def _fits(self, zones: Zones) -> bool:
         lattice = self._lattice
-        return lattice.fits(zones) and 3 < lattice.hats(zones) <= min(
+        return lattice.fits(zones) and 3 < lattice.hat_count(zones) <= min(
             MAX_COORDINATES, MOST_HATS * len(zones.ids)
         )
 

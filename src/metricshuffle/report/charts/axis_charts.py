@@ -50,10 +50,13 @@ class Curve:
 
 @dataclass(frozen=True)
 class Axis:
+    """An axis with its title and scale; `format` is that of its numbers, as in Vega."""
+
     title: str
     logarithmic: bool = False
     format: str = ""
     zero: bool = True
+    """Whether a linear axis begins at 0."""
 
     def encoding(self, field: str, values: Sequence[float]) -> Spec:
         low = min(values, default=0.1)
