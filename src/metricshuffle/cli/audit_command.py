@@ -39,8 +39,9 @@ Batches = Annotated[
         "--first-batches",
         metavar="FILES",
         help=(
-            "Shuffled files made with the first input, instead of drawing batches: a "
-            "folder, a file, or a quoted pattern like 'a/*.bin'; may be repeated."
+            "Shuffled files, or releases that `metricshuffle collect` wrote, made with the first "
+            "input, instead of drawing batches: a folder, a file, or a quoted pattern like "
+            "'a/*.bin'; may be repeated."
         ),
     ),
 ]
@@ -87,7 +88,8 @@ def audit(
             "--second-batches",
             metavar="FILES",
             help=(
-                "Shuffled files made with the second input, in the same form as --first-batches."
+                "Shuffled files or releases made with the second input, in the same form as "
+                "--first-batches."
             ),
         ),
     ] = None,
@@ -192,17 +194,31 @@ def _value(query: Query, word: str) -> Value:
 
 
 def read_batches(task: Task, places: list[Path], option: str) -> list[Shuffled]:
-    """Read the shuffled batches in files, folders and patterns; errors name the file."""
+    """Read the shuffled batches in files, folders and patterns; errors name the file.
+
+    A release counts as the batch that it was estimated from.
+    """
     from metricshuffle.files import read_bytes
 
     files = [file for place in places for file in _files(place, option)]
     batches = []
     for file in files:
         try:
-            batches.append(task.read_shuffled(read_bytes(file)))
+            batches.append(_shuffled_batch(task, read_bytes(file)))
         except PlanError as error:
             raise PlanError(f"cannot use {file}: {error}") from None
     return batches
+
+
+def _shuffled_batch(task: Task, data: bytes) -> Shuffled:
+    """Return the batch in a shuffled file, or the one behind a release."""
+    if not data.lstrip().startswith(b"{"):
+        return task.read_shuffled(data)
+    from metricshuffle.tasks.release import Release
+
+    return task.read_shuffled(
+        Release.from_json(data.decode("utf-8", "replace")).shuffled.to_bytes()
+    )
 
 
 def _files(place: Path, option: str) -> list[Path]:
