@@ -405,8 +405,8 @@ Distance = Annotated[
         parser=number,
         metavar="D",
         help=(
-            "Largest change of a value that is protected, in --unit (histogram of labels: 1 "
-            "if left out); see --values."
+            "Largest difference between two answers that nobody should be able to tell apart, in "
+            "--unit (histogram of labels: 1 if left out); see --values."
         ),
     ),
 ]
