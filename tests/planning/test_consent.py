@@ -92,7 +92,24 @@ def check(task: Task) -> None:
     if task.protocol.trusted in ("shuffler", "aggregator"):
         assert "you cannot take it back" in section(said, "withdrawal")
     assert ("all of them together" in section(said, "rounds")) == (task.rounds > 1)
+    answers_what_people_ask(said, task.protocol.trusted)
     plain_words(said)
+
+
+def answers_what_people_ask(said: Consent, trusted: str) -> None:
+    """Questions of a reader who has only this text."""
+    assert not re.search(r"\d bytes|pieces", said.text)  # a number of bytes tells people nothing
+    answers = {
+        "asked": "even if everyone sees the result",
+        "others": "Nobody can check if answers are true, yours included. A made-up answer is "
+        "hidden in the same way, but it makes the result worse.",
+        "withdrawal": "If you do not, nothing is sent.",
+        "contact": "Ask the people",
+    }
+    if trusted == "shuffler":
+        answers["hidden"] = "not which one is yours"
+    for kind, answer in answers.items():
+        assert answer in section(said, kind)
 
 
 def check_collusion(task: Task, words: str, left: Guarantee) -> None:

@@ -138,7 +138,12 @@ class _Writer:
         fallback = (
             (str(self.task.if_shuffler_colludes),) if self.task.protocol.trusted != "nobody" else ()
         )
-        exact = Section("exact", say("In exact words"), (str(self.task.guarantee), *fallback))
+        size = (
+            f"Everyone's report has {self.task.protocol.bits_per_user:,} bits in "
+            f"{self.task.protocol.messages_per_user:,} messages."
+        )
+        sentences = (str(self.task.guarantee), *fallback, size)
+        exact = Section("exact", say("In exact words"), sentences)
         return Consent(title, sections, exact, self.words.language.code)
 
     def _quote(self, words: str) -> str:
@@ -195,7 +200,8 @@ class _Writer:
                 outcome=outcome,
             )
         )
-        return (made, *self.words.error_sentences(expected_error))
+        shown = say("What is said below holds even if everyone sees the result.")
+        return (made, *self.words.error_sentences(expected_error), shown)
 
     # What is sent
 
@@ -216,7 +222,6 @@ class _Writer:
                     "This is your report. The mixer adds made-up reports to those of all people, "
                     "so that others cannot know the exact counts."
                 ),
-                self._size(),
             )
         if isinstance(protocol, NoisyVectors):
             how = [
@@ -264,28 +269,12 @@ class _Writer:
                     "people come together."
                 )
             )
-        return (*how, self._size())
+        return tuple(how)
 
     def _small_noise(self) -> tuple[str, ...]:
         if self.task.protocol.trusted == "nobody":
             return ()
         return (self.say("The random number of one person may be small or zero."),)
-
-    def _size(self) -> str:
-        size_bytes = -(-self.task.protocol.bits_per_user // 8)
-        size = (
-            self.say("1 byte")
-            if size_bytes == 1
-            else self.say("{number} bytes", number=self.words.count(size_bytes))
-        )
-        pieces = self.task.protocol.messages_per_user
-        if pieces == 1:
-            return self.say("Everyone sends the same amount: {size}.", size=size)
-        return self.say(
-            "Everyone sends the same amount: {size} in {pieces} pieces.",
-            size=size,
-            pieces=self.words.count(pieces),
-        )
 
     # What can be learned if everyone keeps to the rules
 
@@ -301,7 +290,7 @@ class _Writer:
             "nobody": say("Anyone may see your report."),
             "shuffler": say(
                 "All reports go to a mixer (the shuffler), which mixes them and must forget who "
-                "sent which. Others see only the mixed reports."
+                "sent which. Others see only the mixed reports, and not which one is yours."
             ),
             "aggregator": say(
                 "All reports go to an adder (the aggregator), which adds them up. Others see only "
@@ -445,7 +434,11 @@ class _Writer:
         say = self.say
         task = self.task
         made_up = " ".join(
-            [say("Nobody can check if answers are true, yours included."), self._liar()]
+            [
+                say("Nobody can check if answers are true, yours included."),
+                say("A made-up answer is hidden in the same way, but it makes the result worse."),
+                self._liar(),
+            ]
         )
         trusted = task.protocol.trusted
         if trusted == "nobody":
@@ -503,7 +496,8 @@ class _Writer:
             return (
                 self.say("You are asked once."),
                 self.say(
-                    "If you answer more questions later, a bit more can be learned each time."
+                    "If you answer other questions, before or later, a bit more can be learned "
+                    "each time."
                 ),
             )
         return (
@@ -518,7 +512,7 @@ class _Writer:
     def withdrawal(self) -> tuple[str, ...]:
         say = self.say
         trusted = self.task.protocol.trusted
-        free = say("You do not have to take part.")
+        free = say("You do not have to take part. If you do not, nothing is sent.")
         if trusted == "shuffler":
             return (
                 free,
