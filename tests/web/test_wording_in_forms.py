@@ -219,7 +219,7 @@ def test_the_planner_page_in_a_real_browser(
     page = window()
     page.goto(served.at("/?card=category"))
     page.wait_for_selector(".result")
-    assert NO_QUESTION in page.inner_text(".result")
+    assert "fill in “Question”" in page.inner_text(".result")
     page.fill("#field-title", HOSTILE["comment"])
     page.fill("#field-asking", HOSTILE["attribute"])
     page.locator(".question-text").filter(has_text=HOSTILE["attribute"]).wait_for()
