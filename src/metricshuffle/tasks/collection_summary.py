@@ -253,41 +253,57 @@ class Collected(Part):
 
     def sentences(self, task: Task) -> list[str]:
         """Sentences below the guarantees of a release: arrival, guarantee as arrived, and risks."""
-        texts = [self._arrival_text(task)]
+        return [text for _, text in self._graded_sentences(task)]
+
+    def sentences_worst_first(self, task: Task) -> list[str]:
+        """The same sentences; what weakens a guarantee most is first, what is neutral is last."""
+        graded = self._graded_sentences(task)
+        return [text for _, text in sorted(graded, key=lambda sentence: sentence[0])]
+
+    def _graded_sentences(self, task: Task) -> list[tuple[int, str]]:
+        """Sentences with grades: from 0, a promise that is broken, to 4, which is neutral."""
+        lost = self.left_out or self.spoiled or self.replaced or self.unreadable
+        texts = [(1 if lost else 4, self._arrival_text(task))]
         dummies = task.protocol.adds_noise
         trusted = task.protocol.trusted != "nobody"
-        if trusted:
-            texts.append(self._dummies_text(task) if dummies else self._guarantee_text(task))
+        if trusted and dummies:
+            texts.append((2, self._dummies_text(task)))
+        elif trusted:
+            kept = self.honest >= task.honest and self.guarantee_as_arrived is not None
+            texts.append((4 if kept else 0, self._guarantee_text(task)))
         if self.admission == "open":
-            texts.append(
-                "Nobody checked that reports come from different people (open admission)"
-                + (
-                    "; a person who sends several leaves that many fewer to hide the others."
-                    if trusted and not dummies
-                    else "."
-                )
+            several = (
+                "; a person who sends several leaves that many fewer to hide the others."
+                if trusted and not dummies
+                else "."
             )
+            checked = "Nobody checked that reports come from different people (open admission)"
+            texts.append((2, checked + several))
         else:
-            texts.append("Every report spent a ticket; a person who had several was not stopped.")
+            checked = "Every report spent a ticket; a person who had several was not stopped."
+            texts.append((3, checked))
         if trusted and not dummies:
             who = "The shuffler" if len(self.hops) == 1 else "One of the shufflers"
-            texts.append(
+            could = (
                 f"{who} could have dropped all reports but one and added others, and would "
                 "then learn from this release what one report "
                 "gives away, the second promise; compare the number of people with what "
                 "was published and with what you know."
             )
-        texts += self._witnessed()
+            texts.append((2, could))
+        texts += [(3, text) for text in self._witnessed()]
         if not self.apart:
-            texts.append(
+            same = (
                 "Operator and analyst are the same, so nothing keeps them from linking "
                 "messages: the second promise is what holds."
             )
+            texts.append((0, same))
         if self.read > 1 and task.protocol.damage(task.query, self.read).one is None:
-            texts.append(
+            unchecked = (
                 "What people send is not checked: a single one who lies can shift the "
                 "answer by anything, unseen."
             )
+            texts.append((2, unchecked))
         return texts
 
     def _arrival_text(self, task: Task) -> str:
