@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from metricshuffle.cli.column_completion import complete_labels
 from metricshuffle.cli.shared_options import (
     Json,
     PlanFile,
@@ -63,6 +64,7 @@ def audit(
         typer.Option(
             "--first",
             metavar="X",
+            autocompletion=complete_labels,
             help=(
                 f"Value of one person in the first input: {VALUE_SYNTAX}. Chosen by a rule if "
                 "left out."
@@ -71,13 +73,19 @@ def audit(
     ] = None,
     second: Annotated[
         str | None,
-        typer.Option("--second", metavar="Y", help="Value of the same person in the second input."),
+        typer.Option(
+            "--second",
+            metavar="Y",
+            autocompletion=complete_labels,
+            help="Value of the same person in the second input.",
+        ),
     ] = None,
     others: Annotated[
         str | None,
         typer.Option(
             "--others",
             metavar="Z",
+            autocompletion=complete_labels,
             help="Value of every other person; several values are tried if left out.",
         ),
     ] = None,
