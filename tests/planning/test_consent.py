@@ -100,14 +100,14 @@ def answers_what_people_ask(said: Consent, trusted: str) -> None:
     """Questions of a reader who has only this text."""
     assert not re.search(r"\d bytes|pieces", said.text)  # a number of bytes tells people nothing
     answers = {
-        "asked": "even if everyone sees the result",
+        "asked": "Everyone may see the result.",
         "others": "Nobody can check if answers are true, yours included. A made-up answer is "
-        "hidden in the same way, but it makes the result worse.",
-        "withdrawal": "If you do not, nothing is sent.",
+        "hidden too, but spoils the result.",
+        "withdrawal": "You do not have to take part.",
         "contact": "Ask the people",
     }
     if trusted == "shuffler":
-        answers["hidden"] = "not which one is yours"
+        answers["hidden"] = "not which report is yours"
     for kind, answer in answers.items():
         assert answer in section(said, kind)
 

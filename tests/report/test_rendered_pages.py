@@ -138,5 +138,14 @@ def test_only_a_drawing_is_passed_through() -> None:
     # The live page puts fragments together that were rendered before, each by a template of its
     # own, and a QR code that segno draws.
     names = [re.search(r"(\S+) \| safe", line)[1] for line in passed]  # type: ignore[index]
-    assert sorted(set(names)) == ["answer", "collections", "inner", "it.marks", "more", "qr"]
+    # A map to move holds its library and its data, where a name cannot end the script element.
+    names_of_maps = {'id="map-data">\'', "library.script", "library.style"}
+    assert sorted({*names} - names_of_maps) == [
+        "answer",
+        "collections",
+        "inner",
+        "it.marks",
+        "more",
+        "qr",
+    ]
     assert not any("autoescape" in path.read_text(encoding="utf-8") for path in every_template())

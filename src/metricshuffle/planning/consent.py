@@ -59,6 +59,8 @@ class Consent:
     exact: Section
     """The guarantee in exact words, for those who want to check it; in English."""
     language: str = ENGLISH
+    heading: str = ""
+    """The title without the planner's words."""
 
     @property
     def text(self) -> str:
@@ -116,9 +118,9 @@ class _Writer:
 
     def consent(self, expected_error: float | None, contact: str, minimum: int) -> Consent:
         say = self.say
-        title = say("What it means to take part")
+        heading = title = say("What it means to take part")
         if self.task.title is not None:
-            title = f"{self._quote(self.task.title)}: {title[:1].lower()}{title[1:]}"
+            title = f"{self._quote(self.task.title)}: {heading[:1].lower()}{heading[1:]}"
         parts = {
             "asked": (say("What you are asked"), self.asked(expected_error)),
             "sent": (say("What leaves your device"), self.sent()),
@@ -144,7 +146,7 @@ class _Writer:
         )
         sentences = (str(self.task.guarantee), *fallback, size)
         exact = Section("exact", say("In exact words"), sentences)
-        return Consent(title, sections, exact, self.words.language.code)
+        return Consent(title, sections, exact, self.words.language.code, heading)
 
     def _quote(self, words: str) -> str:
         opening, closing = self.say("“ ”").split()
@@ -200,8 +202,8 @@ class _Writer:
                 outcome=outcome,
             )
         )
-        shown = say("What is said below holds even if everyone sees the result.")
-        return (made, *self.words.error_sentences(expected_error), shown)
+        readers = say("Everyone may see the result.")
+        return (made, *self.words.error_sentences(expected_error), readers)
 
     # What is sent
 
@@ -290,7 +292,7 @@ class _Writer:
             "nobody": say("Anyone may see your report."),
             "shuffler": say(
                 "All reports go to a mixer (the shuffler), which mixes them and must forget who "
-                "sent which. Others see only the mixed reports, and not which one is yours."
+                "sent which. Others see only the mix, not which report is yours."
             ),
             "aggregator": say(
                 "All reports go to an adder (the aggregator), which adds them up. Others see only "
@@ -436,7 +438,7 @@ class _Writer:
         made_up = " ".join(
             [
                 say("Nobody can check if answers are true, yours included."),
-                say("A made-up answer is hidden in the same way, but it makes the result worse."),
+                say("A made-up answer is hidden too, but spoils the result."),
                 self._liar(),
             ]
         )
@@ -512,7 +514,7 @@ class _Writer:
     def withdrawal(self) -> tuple[str, ...]:
         say = self.say
         trusted = self.task.protocol.trusted
-        free = say("You do not have to take part. If you do not, nothing is sent.")
+        free = say("You do not have to take part.")
         if trusted == "shuffler":
             return (
                 free,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 
@@ -75,9 +76,10 @@ class DistanceSummary:
         largest = float(self.distances[-1]) or 1.0
         power = 10.0 ** math.floor(math.log10(largest / MAX_BARS))
         width = power * next(step for step in (1, 2, 5, 10) if step * power * MAX_BARS >= largest)
-        edges = width * np.arange(math.ceil(largest / width * (1.0 - 1e-12)) + 1)
-        up_to = np.array([self.within(edge) for edge in edges[1:]])
-        return edges, np.diff(up_to, prepend=0.0)
+        bars = math.ceil(largest / width * (1.0 - 1e-12))
+        edges = np.array([width * bar for bar in range(bars + 1)])
+        up_to = [0.0, *(self.within(edge) for edge in edges[1:].tolist())]
+        return edges, np.array([high - low for low, high in pairwise(up_to)])
 
     def picture(self, distance: float | None = None) -> list[str]:
         """Draw the histogram in letters, with a mark at the bar in which `distance` ends."""

@@ -262,48 +262,52 @@ class Collected(Part):
 
     def _graded_sentences(self, task: Task) -> list[tuple[int, str]]:
         """Sentences with grades: from 0, a promise that is broken, to 4, which is neutral."""
-        lost = self.left_out or self.spoiled or self.replaced or self.unreadable
-        texts = [(1 if lost else 4, self._arrival_text(task))]
+        incomplete = self.left_out or self.spoiled or self.replaced or self.unreadable
+        texts = [(1 if incomplete else 4, self._arrival_text(task))]
         dummies = task.protocol.adds_noise
         trusted = task.protocol.trusted != "nobody"
         if trusted and dummies:
             texts.append((2, self._dummies_text(task)))
         elif trusted:
-            kept = self.honest >= task.honest and self.guarantee_as_arrived is not None
-            texts.append((4 if kept else 0, self._guarantee_text(task)))
+            fulfilled = self.honest >= task.honest and self.guarantee_as_arrived is not None
+            texts.append((4 if fulfilled else 0, self._guarantee_text(task)))
         if self.admission == "open":
-            several = (
+            repeat_text = (
                 "; a person who sends several leaves that many fewer to hide the others."
                 if trusted and not dummies
                 else "."
             )
-            checked = "Nobody checked that reports come from different people (open admission)"
-            texts.append((2, checked + several))
+            admission_text = (
+                "Nobody checked that reports come from different people (open admission)"
+            )
+            texts.append((2, admission_text + repeat_text))
         else:
-            checked = "Every report spent a ticket; a person who had several was not stopped."
-            texts.append((3, checked))
+            admission_text = (
+                "Every report spent a ticket; a person who had several was not stopped."
+            )
+            texts.append((3, admission_text))
         if trusted and not dummies:
             who = "The shuffler" if len(self.hops) == 1 else "One of the shufflers"
-            could = (
+            dropping_text = (
                 f"{who} could have dropped all reports but one and added others, and would "
                 "then learn from this release what one report "
                 "gives away, the second promise; compare the number of people with what "
                 "was published and with what you know."
             )
-            texts.append((2, could))
+            texts.append((2, dropping_text))
         texts += [(3, text) for text in self._witnessed()]
         if not self.apart:
-            same = (
+            linking_text = (
                 "Operator and analyst are the same, so nothing keeps them from linking "
                 "messages: the second promise is what holds."
             )
-            texts.append((0, same))
+            texts.append((0, linking_text))
         if self.read > 1 and task.protocol.damage(task.query, self.read).one is None:
-            unchecked = (
+            lying_text = (
                 "What people send is not checked: a single one who lies can shift the "
                 "answer by anything, unseen."
             )
-            texts.append((2, unchecked))
+            texts.append((2, lying_text))
         return texts
 
     def _arrival_text(self, task: Task) -> str:
