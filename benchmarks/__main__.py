@@ -26,6 +26,8 @@ SUBJECTS = (
     "clients",
     "dummy_boxes",
     "liars",
+    "adders",
+    "oblivious",
     "web",
     "scale",
 )

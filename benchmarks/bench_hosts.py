@@ -1,8 +1,9 @@
 """Benchmark of edges over PostgreSQL and its standby: `python -m benchmarks.bench_hosts`.
 
-The stores of edges only, without HTTP and opening, in one process. Times of a busy machine are
-noisy: compare numbers of one run, and take processor time rather than rates. `--rows 1000000` fills
-a table first, which takes minutes.
+The stores of edges without HTTP and opening, in one process; then one whole edge, and how long it
+takes from the closing time until the keys are destroyed. Times of a busy machine are noisy: compare
+numbers of one run, and take processor time rather than rates. `--rows 1000000` fills a table first,
+which takes minutes.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import argparse
 import os
 import secrets
+import signal
 import tempfile
 import threading
 import time
@@ -19,19 +21,22 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from tests.collection.postgres_pair import PostgresPair, postgres_pair
-from tests.collection.running import load_task
+from tests.collection.many_hosts import many_hosts
+from tests.collection.postgres_pair import PostgresPair, new_database, postgres_pair
+from tests.collection.running import load_task, post_report, report_of
 
 from metricshuffle.collection.keys import AnalystKey, CollectionKeys, analyst_of
 from metricshuffle.collection.store.part_store import EdgeStore, HubStore
 from metricshuffle.collection.store.postgres_server import EDGE_NAME, PostgresServer
 from metricshuffle.collection.store.records import Entry, StoreError
-from metricshuffle.collection.terms import Collection, instant
+from metricshuffle.collection.terms import Collection, instant, parse_time
 
 GROUP = 64
 REPORT_BYTES = 602
 EDGES = (1, 2, 4, 8)
 CLOSINGS = 30
+LEASE_SECONDS = 10.0
+"""Duration of a lease while its end is timed."""
 
 
 class SetClock:
@@ -175,12 +180,69 @@ def print_edges(cluster: Cluster, groups: int, repeats: int) -> None:
         print(f"| {edges} | {row} |", flush=True)
 
 
+def processor_seconds(processes: list[Any]) -> float:
+    """Return the processor time of processes so far."""
+    times = [process.cpu_times() for process in processes]
+    return float(sum(time.user + time.system for time in times))
+
+
+def print_whole_edge(pair: PostgresPair, folder: Path, count: int) -> None:
+    """Print the processor time that a report takes in each process, over HTTP and opened."""
+    psutil: Any = import_module("psutil")
+    new_database(pair)
+    with many_hosts(folder, pair.url, 1) as hosts:
+        collection = hosts.hub.opened(load_task(10))
+        url = hosts.url(0, collection.digest)
+        while post_report(url, [report_of(collection)]).statuses != [204]:
+            time.sleep(0.2)
+        reports = [report_of(collection) for _ in range(count)]
+        edge = psutil.Process(hosts.edges[0].process.pid)
+        servers = [psutil.Process(server.pid) for server in pair.processes]
+        parts = {
+            "edge: HTTP, queue and database": [edge],
+            "edge: its opener": edge.children(),
+            "hub": [psutil.Process(hosts.hub.process.pid)],
+            "PostgreSQL, primary": servers[:1] + servers[0].children(),
+            "PostgreSQL, standby": servers[1:] + servers[1].children(),
+        }
+        before = {name: processor_seconds(group) for name, group in parts.items()}
+        begun = time.perf_counter()
+        statuses = post_report(url, reports).statuses
+        taken = time.perf_counter() - begun
+        stored = statuses.count(204)
+        print(f"{stored:,} of {count:,} reports stored, {stored / taken:,.0f} a second")
+        for name, group in parts.items():
+            spent = (processor_seconds(group) - before[name]) / stored
+            print(f"{name}: {spent * 1e6:.0f} us of processor time a report")
+
+
+def seconds_to_erased(pair: PostgresPair, folder: Path, *, is_edge_killed: bool) -> float:
+    """Seconds from the closing time until the keys are destroyed, with two edges."""
+    new_database(pair)
+    with many_hosts(folder, pair.url, 2, lease=LEASE_SECONDS) as hosts:
+        collection = hosts.hub.opened(load_task(3), lasts=25)
+        closes = parse_time(collection.terms.closes)
+        for number in range(2):
+            reports = [report_of(collection) for _ in range(5)]
+            while post_report(hosts.url(number, collection.digest), reports).statuses != [204] * 5:
+                time.sleep(0.2)
+        time.sleep(max(0.0, closes - 0.5 - time.time()))
+        if is_edge_killed:
+            hosts.edges[0].end(signal.SIGKILL)
+        while list(hosts.hub.keys.glob("*.key")):
+            time.sleep(0.02)
+        return time.time() - closes
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--groups", type=int, default=400)
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument(
         "--rows", type=int, default=0, help="stored before the flatness is measured"
+    )
+    parser.add_argument(
+        "--reports", type=int, default=5000, help="sent to a whole edge; 0: no processes are timed"
     )
     options = parser.parse_args()
     with postgres_pair() as pair, ExitStack() as stack, tempfile.TemporaryDirectory() as folder:
@@ -208,6 +270,16 @@ def main() -> None:
                 f"processor time a report after {options.rows:,} rows, of that at 0 rows: "
                 f"{spent[2] / spent[0]:.2f}"
             )
+        if options.reports:
+            print_whole_edge(pair, Path(folder) / "whole", options.reports)
+            for is_edge_killed in (False, True):
+                name = "killed" if is_edge_killed else "alive"
+                place = Path(folder) / name
+                taken = seconds_to_erased(pair, place, is_edge_killed=is_edge_killed)
+                print(
+                    f"from the closing time to the destroyed keys, one of two edges {name}: "
+                    f"{taken:.1f} s = {taken / LEASE_SECONDS:.2f} leases"
+                )
 
 
 if __name__ == "__main__":

@@ -40,7 +40,7 @@ BANNED = frozenset(
 """
 PRIVATE_WORDS = re.compile(
     r"\b(told|tells? (?:itself|on)|let go|stands? for|whoever|somebody|nobody|everybody|so many|"
-    r"of one's own|is none|are none|as it is|she|her|hers|he|his)\b",
+    r"of one's own|(?-i:is none|are none)|as it is|she|her|hers|he|his)\b",
     re.IGNORECASE,
 )
 """Phrases that a newcomer reads twice."""

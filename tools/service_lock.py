@@ -1,7 +1,7 @@
 """Lock file of the container image: `python -m tools.service_lock > deploy/requirements.lock`.
 
-The distributions that `metricshuffle[service,postgres]` needs, with versions and hashes from the
-lock files of the repository.
+The distributions that `metricshuffle[service,postgres,objects]` needs, with versions and hashes
+from the lock files of the repository.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from packaging.requirements import Requirement
 
 ROOT = Path(__file__).parents[1]
 LOCKS = ("requirements.lock", "requirements-check.lock")
-EXTRAS = ("service", "postgres")
+EXTRAS = ("service", "postgres", "objects")
 HEADER = (
     "# Written by python -m tools.service_lock; versions and hashes are those of the repository.\n"
 )

@@ -48,8 +48,8 @@ def _expand(key: bytes, label: bytes, info: bytes, size: int, suite: bytes) -> b
     return hmac.new(key, labeled + b"\x01", hashlib.sha256).digest()[:size]
 
 
-def seal(public: bytes, ephemeral: bytes, info: bytes, plain: bytes, aad: bytes = b"") -> bytes:
-    """Encapsulated key, ciphertext and tag."""
+def set_up(public: bytes, ephemeral: bytes, info: bytes) -> tuple[bytes, bytes, bytes]:
+    """Encapsulated key, secret and context of the key schedule."""
     private = X25519PrivateKey.from_private_bytes(ephemeral)
     enc = private.public_key().public_bytes_raw()
     shared = private.exchange(X25519PublicKey.from_public_bytes(public))
@@ -60,7 +60,18 @@ def seal(public: bytes, ephemeral: bytes, info: bytes, plain: bytes, aad: bytes 
         + _extract(b"", b"psk_id_hash", b"", HPKE_SUITE)
         + _extract(b"", b"info_hash", info, HPKE_SUITE)
     )
-    schedule = _extract(secret, b"secret", b"", HPKE_SUITE)
+    return enc, _extract(secret, b"secret", b"", HPKE_SUITE), context
+
+
+def exported(schedule: bytes, context: bytes, purpose: bytes, size: int) -> bytes:
+    """Secret for another purpose (RFC 9180, 5.3)."""
+    exporter = _expand(schedule, b"exp", context, 32, HPKE_SUITE)
+    return _expand(exporter, b"sec", purpose, size, HPKE_SUITE)
+
+
+def seal(public: bytes, ephemeral: bytes, info: bytes, plain: bytes, aad: bytes = b"") -> bytes:
+    """Encapsulated key, ciphertext and tag."""
+    enc, schedule, context = set_up(public, ephemeral, info)
     key = _expand(schedule, b"key", context, 16, HPKE_SUITE)
     nonce = _expand(schedule, b"base_nonce", context, 12, HPKE_SUITE)
     return enc + AESGCM(key).encrypt(nonce, plain, aad or None)
@@ -274,6 +285,95 @@ def party(name: str) -> Json:
     }
 
 
+# Tokens (RFC 9578, type 2), with an issuer's key that is public
+
+
+def named_prime(name: str, steps: int) -> int:
+    """Prime of 1,024 bits that belongs to a name, some steps of 2 after its bytes."""
+    prime = (int.from_bytes(named_bytes(name, 128), "big") | 3 << 1022 | 1) + 2 * steps
+    if pow(2, prime - 1, prime) != 1:
+        raise SystemExit(f"{name} is not prime.")
+    return prime
+
+
+ISSUER_P, ISSUER_Q = named_prime("issuer p", 782), named_prime("issuer q", 767)
+ISSUER_N = ISSUER_P * ISSUER_Q
+ISSUER_KEY = (
+    "30820152303d06092a864886f70d01010a3030a00d300b0609608648016503040202a11a301806092a864886f70d"
+    "010108300b0609608648016503040202a2030201300382010f003082010a0282010100"
+    f"{ISSUER_N:0512x}0203010001"
+)
+ISSUER = {
+    "url": "https://issuer.example/token-request",
+    "key": ISSUER_KEY,
+    "name": "Issuer",
+}
+
+
+def pss_encoded(message: bytes, salt: bytes) -> int:
+    """EMSA-PSS of RFC 8017 with SHA-384, for 2,048 bits."""
+    digest = hashlib.sha384(bytes(8) + hashlib.sha384(message).digest() + salt).digest()
+    mask = b"".join(
+        hashlib.sha384(digest + place.to_bytes(4, "big")).digest() for place in range(5)
+    )[:207]
+    block = (b"\x01" + salt).rjust(207, b"\0")
+    masked = bytes(left ^ right for left, right in zip(block, mask, strict=True))
+    return int.from_bytes(bytes([masked[0] & 0x7F]) + masked[1:] + digest + b"\xbc", "big")
+
+
+def token_case(name: str, url: str, host: str) -> Json:
+    """Request, answer and token for a collection, with all that was random."""
+    digest, nonce = named_bytes(f"{name}, digest"), named_bytes(f"{name}, nonce")
+    salt = named_bytes(f"{name}, salt", 48)
+    factor = int.from_bytes(named_bytes(f"{name}, factor", 256), "big") % ISSUER_N
+    private = pow(65537, -1, (ISSUER_P - 1) * (ISSUER_Q - 1))
+    challenge = b"\0\2" + len(host).to_bytes(2, "big") + host.encode() + b"\x20" + digest + b"\0\0"
+    key_id = hashlib.sha256(bytes.fromhex(ISSUER_KEY)).digest()
+    signed = b"\0\2" + nonce + hashlib.sha256(challenge).digest() + key_id
+    encoded = pss_encoded(signed, salt)
+    blinded = encoded * pow(factor, 65537, ISSUER_N) % ISSUER_N
+    answer, signature = pow(blinded, private, ISSUER_N), pow(encoded, private, ISSUER_N)
+    token = signed + signature.to_bytes(256, "big")
+    other = b"\0\2" + nonce + hashlib.sha256(challenge + b"\0").digest() + key_id
+    other += pow(pss_encoded(other, salt), private, ISSUER_N).to_bytes(256, "big")
+    refused = {
+        "another signature": token[:-1] + bytes([token[-1] ^ 1]),
+        "another nonce": token[:2] + bytes([token[2] ^ 1]) + token[3:],
+        "a token of another collection": other,
+        "another type": b"\0\1" + token[2:],
+        "a byte too few": token[:-1],
+        "zeros": bytes(354),
+    }
+    return {
+        "name": name,
+        "url": url,
+        "key": ISSUER_KEY,
+        "digest": digest.hex(),
+        "challenge": challenge.hex(),
+        "nonce": nonce.hex(),
+        "salt": salt.hex(),
+        "factor": f"{factor:0512x}",
+        "request": f"0002{key_id[-1:].hex()}{blinded:0512x}",
+        "response": f"{answer:0512x}",
+        "wrong_response": f"{ISSUER_N - answer:0512x}",
+        "token": token.hex(),
+        "refused": [{"name": why, "token": bad.hex()} for why, bad in refused.items()],
+    }
+
+
+def tokens() -> Json:
+    return {
+        "primes": [f"{ISSUER_P:x}", f"{ISSUER_Q:x}"],
+        "cases": [
+            token_case("an issuer", ISSUER["url"], "issuer.example"),
+            token_case("an issuer with a port", "http://127.0.0.1:8081/t", "127.0.0.1:8081"),
+        ],
+    }
+
+
+ABSENT = object()
+
+
 def terms(count: int = 1, **changes: Any) -> Json:
     content: Json = {
         "format": "metricshuffle-collection/1",
@@ -306,7 +406,7 @@ def terms(count: int = 1, **changes: Any) -> Json:
         "admission": "open",
         "retention": 86400,
     }
-    return {**content, **changes}
+    return {name: value for name, value in {**content, **changes}.items() if value is not ABSENT}
 
 
 def served_text(content: Json) -> str:
@@ -329,12 +429,34 @@ def collections() -> Json:
         },
     }
     valid["two hops and three piles"] = terms(2, **piled)
+    by_tokens: Json = {
+        "format": "metricshuffle-collection/2",
+        "admission": "tokens",
+        "ticket": 354,
+        "issuer": ISSUER,
+    }
+    valid["one hop and tokens"] = terms(**by_tokens)
+    gateway = "000020" + public_of(named_bytes("gateway")).hex() + "000400010001"
+    valid["a gateway"] = terms(format="metricshuffle-collection/2", gateway=gateway)
     hop = terms()["hops"][0]
     refused = {
         "C7": {
             "the format of piles without piles": terms(format="metricshuffle-collection/2"),
             "piles without their format": terms(piles=3),
+            "a gateway without its format": terms(gateway=gateway),
             "piles that do not divide the messages": terms(**{**piled, "piles": 2}),
+        },
+        "C8": {
+            "tokens without an issuer": terms(
+                **{**by_tokens, "format": "metricshuffle-collection/1", "issuer": ABSENT}
+            ),
+            "an issuer without tokens": terms(**{**by_tokens, "admission": "open", "ticket": 0}),
+            "an issuer that is the first shuffler": terms(
+                **{**by_tokens, "issuer": {**ISSUER, "url": "https://hop0.example/tokens"}}
+            ),
+            "an issuer whose key has another exponent": terms(
+                **{**by_tokens, "issuer": {**ISSUER, "key": f"{ISSUER_KEY[:-1]}3"}}
+            ),
         },
         "C2": {
             "another format": terms(format="metricshuffle-collection/3"),
@@ -342,6 +464,7 @@ def collections() -> Json:
         },
         "C4": {
             "tickets without their length": terms(admission="tickets"),
+            "tokens with the length of a ticket": terms(**{**by_tokens, "ticket": 16}),
             "closes before it opens": terms(closes="2029-12-31T00:00:00Z"),
             "extended to a time before it closes": terms(extends="2030-01-01T12:00:00Z"),
             "the minimum exceeds the maximum": terms(minimum=1001),
@@ -489,11 +612,216 @@ def outputs() -> Json:
     }
 
 
+# Oblivious HTTP
+
+EXPORTED = {
+    "": "3853fe2b4035195a573ffc53856e77058e15d9ea064de3e59f4961d0095250ee",
+    "00": "2e8f0b54673c7029649d4eb9d5e33bf1872cf76d623ff164ac185da9e88c21a5",
+    "54657374436f6e74657874": "e9e43065102c3836401bed8c3c3c75ae46be1639869391d62c61f1ec7af54931",
+}
+"""Exported values of RFC 9180, A.1.1, by their contexts."""
+RFC_9458 = {
+    "name": "RFC 9458, appendix A",
+    "private": "3c168975674b2fa8e465970b79c8dcf09f1c741626480bd4c6162fc5b6a98e1a",
+    "configuration": (
+        "01002031e1f05a740102115220e9af918f738674aec95f54db6e04eb705aae8e79815500080001000100010003"
+    ),
+    "ephemeral": "bc51d5e930bda26589890ac7032f70ad12e4ecb37abb1b65b1256c9c48999c73",
+    "request": "00034745540568747470730b6578616d706c652e636f6d012f",
+    "capsule": (
+        "010020000100014b28f881333e7c164ffc499ad9796f877f4e1051ee6d31bad1"
+        "9dec96c208b4726374e469135906992e1268c594d2a10c695d858c40a026e796"
+        "5e7d86b83dd440b2c0185204b4d63525"
+    ),
+    "secret": "62d87a6ba569ee81014c2641f52bea36",
+    "nonce": "c789e7151fcba46158ca84b04464910d",
+    "response": "0140c8",
+    "answer": "c789e7151fcba46158ca84b04464910d86f9013e404feea014e7be4a441f234f857fbd",
+}
+HELLO = (
+    "034745540568747470730 00a2f68656c6c6f2e747874{}0a757365722d6167656e74346375726c2f372e31362e"
+    "33206c69626375726c2f372e31362e33204f70656e53534c2f302e392e376c207a6c69622f312e322e3304686f73"
+    "740f7777772e6578616d706c652e636f6d0f6163636570742d6c616e677561676506656e2c206d69"
+).replace(" ", "")
+INTERIM = (
+    "0340660772756e6e696e670a22736c65657020313522004067046c696e6b233c2f7374796c652e6373733e3b2072"
+    "656c3d7072656c6f61643b2061733d7374796c65046c696e6b243c2f7363726970742e6a733e3b2072656c3d7072"
+    "656c6f61643b2061733d7363726970740040c804646174651d4d6f6e2c203237204a756c20323030392031323a32"
+    "383a353320474d5406736572766572064170616368650d6c6173742d6d6f6469666965641d5765642c203232204a"
+    "756c20323030392031393a31353a353620474d5404657461671422333461613338372d642d313536386562303022"
+    "0d6163636570742d72616e6765730562797465730e636f6e74656e742d6c656e6774680235310476617279"
+    "0f4163636570742d456e636f64696e670c636f6e74656e742d747970650a746578742f706c61696e003348656c6c"
+    "6f20576f726c6421204d7920636f6e74656e7420696e636c75646573206120747261696c696e672043524c462e0d"
+    "0a0000"
+)
+HELLO_HEADERS = [
+    ["user-agent", "curl/7.16.3 libcurl/7.16.3 OpenSSL/0.9.7l zlib/1.2.3"],
+    ["host", "www.example.com"],
+    ["accept-language", "en, mi"],
+]
+MESSAGES_9292: list[Json] = [
+    {
+        "name": name,
+        "encoded": encoded,
+        "control": ["GET", "https", "", "/hello.txt"],
+        "headers": HELLO_HEADERS,
+        "content": "",
+    }
+    for name, encoded in {
+        "known length": "00" + HELLO.format("406c") + "0000",
+        "known length, cut short": "00" + HELLO.format("406c"),
+        "indeterminate length, padded": "02" + HELLO.format("") + "00" * 13,
+        "indeterminate length, cut short": "02" + HELLO.format("") + "00",
+    }.items()
+] + [
+    {
+        "name": "interim responses",
+        "encoded": INTERIM,
+        "status": 200,
+        "headers": [
+            ["date", "Mon, 27 Jul 2009 12:28:53 GMT"],
+            ["server", "Apache"],
+            ["last-modified", "Wed, 22 Jul 2009 19:15:56 GMT"],
+            ["etag", '"34aa387-d-1568eb00"'],
+            ["accept-ranges", "bytes"],
+            ["content-length", "51"],
+            ["vary", "Accept-Encoding"],
+            ["content-type", "text/plain"],
+        ],
+        "content": b"Hello World! My content includes a trailing CRLF.\r\n".hex(),
+    },
+    {
+        "name": "a trailer",
+        "encoded": (
+            "0140c8001d5468697320636f6e74656e7420636f6e7461696e732043524c462e0d0a"
+            "0d07747261696c65720474657874"
+        ),
+        "status": 200,
+        "headers": [],
+        "content": b"This content contains CRLF.\r\n".hex(),
+    },
+]
+"""Examples of RFC 9292, section 5, with their truncations and padding."""
+
+
+def _sized(data: bytes) -> bytes:
+    """Data after its length, below 2^14, as RFC 9292 writes them."""
+    size = len(data)
+    return (bytes([size]) if size < 64 else (size + 0x4000).to_bytes(2, "big")) + data
+
+
+def capsule_case(name: str, request: bytes, response: bytes) -> Json:
+    """Capsule and answer for a key of this specification, with everything that is random fixed."""
+    private = named_bytes(f"{name}, gateway")
+    ephemeral = named_bytes(f"{name}, ephemeral key of a capsule")
+    nonce = named_bytes(f"{name}, nonce of an answer", 16)
+    head = bytes.fromhex("00002000010001")
+    configuration = bytes.fromhex("000020") + public_of(private) + bytes.fromhex("000400010001")
+    info = b"message/bhttp request\0" + head
+    enc, schedule, context = set_up(public_of(private), ephemeral, info)
+    secret = exported(schedule, context, b"message/bhttp response", 16)
+    extracted = hmac.new(enc + nonce, secret, hashlib.sha256).digest()
+    key, answer_nonce = (
+        hmac.new(extracted, label + b"\x01", hashlib.sha256).digest()
+        for label in (b"key", b"nonce")
+    )
+    sealed = AESGCM(key[:16]).encrypt(answer_nonce[:12], response, None)
+    return {
+        "name": name,
+        "private": private.hex(),
+        "configuration": configuration.hex(),
+        "ephemeral": ephemeral.hex(),
+        "request": request.hex(),
+        "capsule": (head + seal(public_of(private), ephemeral, info, request)).hex(),
+        "secret": secret.hex(),
+        "nonce": nonce.hex(),
+        "response": response.hex(),
+        "answer": (nonce + sealed).hex(),
+    }
+
+
+def oblivious() -> Json:
+    for context, value in EXPORTED.items():
+        case = {name: bytes.fromhex(digits) for name, digits in RFC_9180.items()}
+        _, schedule, key_context = set_up(
+            public_of(case["private"]), case["ephemeral"], case["info"]
+        )
+        if exported(schedule, key_context, bytes.fromhex(context), 32).hex() != value:
+            raise SystemExit("the exporter differs from RFC 9180, A.1.1.")
+    digest = named_bytes("digest of a collection with a gateway").hex()
+    path = f"/v1/collections/{digest}"
+    report = named_bytes("a report behind a relay", 219)
+    post, get = (
+        b"\0"
+        + b"".join(_sized(part.encode()) for part in (method, "https", "hop0.example", target))
+        + b"\0"
+        + _sized(content)
+        + b"\0"
+        for method, target, content in (("POST", f"{path}/reports", report), ("GET", path, b""))
+    )
+    stored = bytes.fromhex("0140cc000000")
+    again = b"\x01" + (0x4000 + 503).to_bytes(2, "big") + _sized(_sized(b"retry-after") + b"\x0217")
+    messages: list[Json] = [
+        {
+            "name": "a report",
+            "encoded": post.ljust(1024, b"\0").hex(),
+            "control": ["POST", "https", "hop0.example", f"{path}/reports"],
+            "headers": [],
+            "content": report.hex(),
+        },
+        {
+            "name": "an answer to come again",
+            "encoded": (again + b"\0\0").ljust(512, b"\0").hex(),
+            "status": 503,
+            "headers": [["retry-after", "17"]],
+            "content": "",
+        },
+    ]
+    malformed = {
+        "empty": b"",
+        "a framing that does not exist": b"\x04" + post[1:],
+        "cut short within a length": post[:60],
+        "cut short within the content": post[:-20],
+        "followed by something else": post + b"\1",
+        "a length beyond the end": b"\0" + b"\xff" * 8,
+        "a status that does not exist": b"\x01\x07",
+        "a field without a name": b"\x01\x40\xc8\x02\0\0",
+    }
+    capsules = [
+        RFC_9458,
+        capsule_case("a report", post.ljust(1024, b"\0"), stored.ljust(512, b"\0")),
+        capsule_case("a collection", get.ljust(1024, b"\0"), bytes.fromhex("0141f7000000")),
+    ]
+    return {
+        "rfc9180": {**RFC_9180, "exported": EXPORTED},
+        "messages": MESSAGES_9292 + messages,
+        "malformed": [{"name": name, "encoded": data.hex()} for name, data in malformed.items()],
+        "capsules": capsules,
+        "refused": [
+            {"name": name, "configuration": configuration}
+            for name, configuration in {
+                "it is empty": "00",
+                "another KEM": "000010" + "04" * 65 + "000400010001",
+                "another AEAD only": capsules[1]["configuration"][:-1] + "3",
+                "a key that is cut short": capsules[1]["configuration"][:-2],
+            }.items()
+        ],
+        "forged": [
+            {"name": "the answer to another capsule", "answer": capsules[2]["answer"]},
+            {"name": "a response that is not encrypted", "answer": capsules[1]["response"]},
+            {"name": "nothing", "answer": ""},
+            {"name": "a changed bit", "answer": capsules[1]["answer"][:-1] + "0"},
+        ],
+    }
+
+
 FILES = {
     "boxes.json": boxes,
     "payloads.json": payloads,
     "collections.json": collections,
+    "tokens.json": tokens,
     "outputs.json": outputs,
+    "oblivious.json": oblivious,
 }
 
 

@@ -1,4 +1,4 @@
-// The script of the join page, as it is shipped with the Python package: `npm run bundle`.
+// The scripts of the join page, as they are shipped with the Python package: `npm run bundle`.
 import { build } from 'esbuild';
 import { readFile } from 'node:fs/promises';
 import { fileURLToPath } from 'node:url';
@@ -59,4 +59,16 @@ export const options = {
   logLevel: 'warning',
 };
 
-await build({ ...options, outfile: process.argv[2] ?? `${folder}../../src/metricshuffle/report/static/client.js` });
+/** The same page for collections with tokens: its client is that of src/tokens.ts. */
+const withTokens = {
+  name: 'with-tokens',
+  setup(building) {
+    const path = fileURLToPath(new URL('src/tokens.ts', import.meta.url));
+    building.onResolve({ filter: /^\.\.\/client\.js$/ }, ({ importer }) => (importer.endsWith('main.ts') ? { path } : undefined));
+  },
+};
+
+const outfile = process.argv[2] ?? `${folder}../../src/metricshuffle/report/static/client.js`;
+await build({ ...options, outfile });
+await build({ ...options, plugins: [withTokens, ...options.plugins], outfile: outfile.replace(/\.js$/, '-tokens.js') });
+await build({ ...options, plugins: [], entryPoints: ['src/page/budget.ts'], outfile: outfile.replace(/client\.js$/, 'budget.js') });

@@ -184,6 +184,7 @@ def test_every_command_and_option_is_documented() -> None:
         "new",
         "plan",
         "migrate",
+        "mix",
         "collection database",
         "collection lease",
         "explain",

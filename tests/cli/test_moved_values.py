@@ -189,4 +189,4 @@ def test_counts_of_partitions_add_up() -> None:
         5,
         1,
     )
-    assert len(one.moved_sentences("the DataFrame", "0 to 5", "mean")) == 3
+    assert len(one.moved_sentences("the DataFrame", ms.Integers(0, 5), "mean")) == 3

@@ -386,6 +386,33 @@ def test_a_shuffler_that_falls_silent_leaves_what_may_be_open(
     )
 
 
+@pytest.mark.thorough
+def test_people_have_another_address_than_the_operator(terminal: Any, shuffler: Running) -> None:
+    """A proxy before a shuffler, or before the edges of a hub, forwards no call of the operator."""
+    plan(
+        Sum(Integers(0, 7)),
+        Target(1, 1e-6, 5),
+        40,
+        30,
+        encoding="modular",
+        protocols=["polya-shuffle"],
+    ).save("plan.json")
+    words = ("--address", "https://Shuffler.example/")
+    keys = ("--keys", str(shuffler.keys))
+    opening = open_words(*words, server=shuffler.url, keys=str(shuffler.keys))
+    assert "--address must be given once" in terminal.refused(*opening, *words)
+    told = opened(terminal, *opening)
+    collection = Collection.load("collection.json")
+    assert collection.url == f"https://shuffler.example/v1/collections/{collection.digest}"
+    assert told["join"] == f"https://shuffler.example/join/{collection.digest}"
+    for command in (("status",), ("abort", "--reason", "no question")):
+        name, *more = command
+        assert "shuffler.example" in terminal.refused("collection", name, "collection.json", *keys)
+        own = ("collection.json", *more, "--server", shuffler.url, *keys)
+        told = opened(terminal, "collection", name, *own)
+    assert told["state"] == "aborted"
+
+
 def test_an_answer_without_end_is_not_read_to_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
     class Endless(BaseHTTPRequestHandler):
         def do_GET(self) -> None:

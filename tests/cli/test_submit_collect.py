@@ -210,9 +210,9 @@ def test_what_does_not_fit_together(
 ) -> None:
     """One sentence, exit code 2, nothing sent and no file touched: not even an outbox."""
     for words, sentence in {
-        "collection.json": "one of these four",
-        "collection.json --value 7 values.csv": "one of these four",
-        "collection.json --value 7 --resend": "one of these four",
+        "collection.json": "one of these five",
+        "collection.json --value 7 values.csv": "one of these five",
+        "collection.json --value 7 --resend": "one of these five",
         "collection.json --value 7 --value 8": "takes one value a person",
         "collection.json --value 21": "is not in",
         "collection.json --value seven": "is not in",

@@ -38,6 +38,7 @@ def test_from_places_to_shares_of_zones(columns: str, terminal: Terminal, folder
     assert told.exit_code == 0, told.output
     words = " ".join(told.output.split())
     assert "Inside a zone nothing can be seen" in words
+    assert "Zones have no floor that would limit this." in words
     assert f"d + {2 * (quad_zones().radius or 0.0):,.0f} m" in words
     for line in (
         f"randomize task.json people.csv {columns} --output reports.bin",
@@ -142,6 +143,12 @@ def with_feature(index: int, **changes: Any) -> str:
             FILE,
             "the border of zone 'T00' crosses itself",
         ),
+        (
+            with_feature(1, properties={"tract": "T01", "people": "many"}),
+            f"{FILE} --weights tract",
+            "feature 0 (counting from 0) of tracts.geojson has 'T00' as its 'tract' (--weights), "
+            "which must be a number.",
+        ),
     ],
 )
 def test_bad_zones_are_refused(
@@ -172,6 +179,17 @@ def test_a_distance_below_the_nearest_zones_is_refused(terminal: Terminal, folde
         ]
     )
     assert "--zones does not belong to --query map" in told
+
+
+def test_places_outside_get_the_zone_of_the_nearest_point(terminal: Terminal, folder: Path) -> None:
+    assert terminal.typed(f"{PLAN} {FILE} --save plan.json").exit_code == 0
+    rows = Path("people.csv").read_text().splitlines()
+    Path("people.csv").write_text("\n".join([*rows[:-1], "x,-60,60"]))
+    words = "run plan.json people.csv --column lat --column lon"
+    told = terminal.refused(*words.split())
+    assert "pass --clamp to move places outside to the zone of the nearest point" in told
+    told = terminal.typed(f"{words} --clamp").output
+    assert "was moved to the zone of the nearest point" in " ".join(told.split())
 
 
 def test_how_far_apart_people_are(terminal: Terminal, folder: Path) -> None:

@@ -69,17 +69,20 @@ class Service:
         users: int = 1_000_000,
         url: str = "http://127.0.0.1:8460",
         task: Task | None = None,
+        oblivious: bool = False,
         **terms: Any,
     ) -> Collection:
-        hops = [Hop(**self.shuffler.new_party().model_dump() | {"url": url})]
+        party = self.shuffler.new_party()
+        hops = [Hop(**party.model_dump() | {"url": url})]
+        if oblivious:
+            terms["gateway"] = self.shuffler.gateway_of(party)
         admission = "tickets" if tickets else "open"
         collection = self._new(
             task or load_task(messages, users),
             hops=hops,
             analyst=analyst_of(self.analyst.public),
-            admission=admission,
             longer=0,
-            **terms,
+            **{"admission": admission, **terms},
         )
         assert self.shuffler.open(collection.served, tickets)
         return collection

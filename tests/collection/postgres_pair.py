@@ -83,9 +83,17 @@ class PostgresPair:
             settings.write(SETTINGS)
         self._run(data, port)
         self.servers.append((data, port))
-        self.ask("ALTER SYSTEM SET synchronous_standby_names = '*'")  # copied to all standbys
-        self.ask("SELECT pg_reload_conf()")
+        self.set_standby_names(self.standby_names)  # copied to all standbys
         self.add_standby()
+
+    @property
+    def standby_names(self) -> str:
+        """Names of all servers; one that copies another has none of them."""
+        return ", ".join(f"server{port}" for port in self._ports)
+
+    def set_standby_names(self, names: str) -> None:
+        self.ask(f"ALTER SYSTEM SET synchronous_standby_names = '{names}'")
+        self.ask("SELECT pg_reload_conf()")
 
     def add_standby(self) -> None:
         number = len(list(self.folder.iterdir()))
@@ -111,6 +119,18 @@ class PostgresPair:
             assert time.monotonic() < end
             time.sleep(0.05)
 
+    @property
+    def processes(self) -> list[subprocess.Popen[bytes]]:
+        """Processes of the servers, the primary first."""
+        return [self._processes[port] for _, port in self.servers]
+
+    def start_copy(self, *options: str) -> subprocess.Popen[bytes]:
+        """Start copying the primary."""
+        data = self.folder / str(len(list(self.folder.iterdir())))
+        words = ("-D", str(data), "-X", "stream", "-c", "fast", "-d", self.primary_url)
+        program = str(self._programs / "pg_basebackup")
+        return subprocess.Popen([program, *words, *options], user=self._user)
+
     def _free_port(self) -> int:
         """Return one of the ports in the address that no server uses."""
         used = [port for _, port in self.servers]
@@ -125,7 +145,10 @@ class PostgresPair:
     def _run(self, data: Path, port: int) -> None:
         with open(self.folder.parent / f"{self.folder.name}-{port}.log", "ab") as log:
             self._processes[port] = subprocess.Popen(
-                [str(self._programs / "postgres"), "-D", str(data), "-p", str(port)],
+                [
+                    *(str(self._programs / "postgres"), "-D", str(data), "-p", str(port)),
+                    *("-c", f"cluster_name=server{port}"),
+                ],
                 user=self._user,
                 stdout=log,
                 stderr=log,
@@ -221,6 +244,8 @@ def postgres_pair() -> Iterator[PostgresPair]:
     finally:
         pair.stop()
         shutil.rmtree(folder, ignore_errors=True)
+        for log in folder.parent.glob(f"{folder.name}-*.log"):
+            log.unlink()
 
 
 def new_database(pair: PostgresPair, names: Sequence[str] = ()) -> None:

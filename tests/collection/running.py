@@ -184,16 +184,20 @@ class Running:
         lasts: float = 600,
         tickets: Sequence[bytes] = (),
         analyst: AnalystKey | None = None,
+        oblivious: bool = False,
         **terms: Any,
     ) -> Collection:
         """Collection that only this shuffler has opened."""
         operator = self.operator
+        hop, gateway = operator.new_gateway_hop()
+        if oblivious:
+            terms["gateway"] = gateway
         now = int(time.time())
         collection = Collection.new(
             task or load_task(),
             **{
                 "round": 1,
-                "hops": [operator.new_hop()],
+                "hops": [hop],
                 "analyst": analyst_of((analyst or AnalystKey.new()).public),
                 "colluders": 0,
                 "opens": instant(now),
@@ -300,10 +304,11 @@ async def posted_async(
     reports: Iterable[bytes],
     connections: int,
     before: Callable[[int], None] = lambda _: None,
+    request: Callable[[str, bytes], bytes] = request_of,
 ) -> Posted:
     """Results of reports sent over `connections` at once.
 
-    `before` is called with the index of the next report.
+    `before` is called with the index of the next report; `request` makes the HTTP request.
     """
     parts = urlsplit(url)
     loop = asyncio.get_running_loop()
@@ -324,7 +329,7 @@ async def posted_async(
                     )
                 begun = loop.time()
                 async with asyncio.timeout(30):
-                    post_report.statuses[number] = await connection.asked(request_of(url, report))
+                    post_report.statuses[number] = await connection.asked(request(url, report))
                 post_report.seconds[number] = loop.time() - begun
             except (OSError, TimeoutError):
                 connection = None

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
+from metricshuffle.collection.admission_tokens import TokenRejected
 from metricshuffle.collection.keys import AnalystKey, CollectionKeys, analyst_of
 from metricshuffle.collection.sealed_boxes import NotOpened
 from metricshuffle.collection.terms import Collection, Hop, instant
@@ -118,10 +119,16 @@ class StandIn:
             return self.script.pop(0)
         if digest not in self.hops:
             return 404
+        collection = self.hops[digest][0]
         try:
-            ticket, _ = self.boxes(self.hops[digest][0], report)
+            ticket, _ = self.boxes(collection, report)
+            if collection.token_verifier is not None:
+                collection.token_verifier.nonce_of(ticket)
+                return 204
         except NotOpened:
             return 422
+        except TokenRejected:
+            return 403
         return 204 if not ticket or ticket in self.tickets else 403
 
 

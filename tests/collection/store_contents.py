@@ -39,7 +39,7 @@ TABLE_COUNTS = {
     "postgresql": {
         "reports": "(SELECT count(DISTINCT name) FROM report_{id})",
         "tickets": "(SELECT count(*) FROM admitted_{id} WHERE c.ticketed)",
-        "spent": "(SELECT count(*) FROM admitted_{id} WHERE c.ticketed AND tag IS NOT NULL)",
+        "spent": "(SELECT count(*) FROM admitted_{id} WHERE tag <> name)",
     },
 }
 """Counts in the tables of one collection of layout 2."""
@@ -49,12 +49,19 @@ INSERT INTO report SELECT {id}, tag, 0, hidden FROM report_{id};
 UPDATE ticket SET spent = 1 WHERE hash IN (SELECT ticket FROM admitted_{id});
 DROP TABLE report_{id};
 DROP TABLE admitted_{id};
+DROP TABLE mix_task;
+DROP TABLE mix_attempt;
 DROP TRIGGER dummies_once;
 ALTER TABLE collection DROP COLUMN dummies;
 DROP TRIGGER layout_stays;
 ALTER TABLE collection DROP COLUMN layout;
 ALTER TABLE collection DROP COLUMN reserved;
 ALTER TABLE collection DROP COLUMN leases;
+DROP TABLE adder_sum;
+DROP TABLE adder_share;
+DROP TABLE adder_ticket;
+DROP TABLE adder_list;
+DROP TABLE adder_statement;
 DROP TABLE format;
 PRAGMA user_version = 4;
 """,
@@ -62,12 +69,16 @@ PRAGMA user_version = 4;
 INSERT INTO report SELECT {id}, uuid_send(name), hidden FROM report_{id};
 INSERT INTO ticket SELECT {id}, uuid_send(name), tag IS NOT NULL FROM admitted_{id} JOIN collection ON id = {id} WHERE ticketed;
 DROP TABLE report_{id}, admitted_{id};
+DROP TABLE mix_task, mix_attempt;
+DROP FUNCTION check_mix_task;
 DROP TRIGGER dummies_once ON collection;
 DROP TRIGGER layout_stays ON collection;
 DROP FUNCTION check_dummies, check_layout, check_collection_open;
 ALTER TABLE collection DROP COLUMN dummies, DROP COLUMN layout, DROP COLUMN reserved;
 ALTER TABLE collection DROP COLUMN leases;
 DROP TABLE part, history, edge_role;
+DROP TABLE adder_sum, adder_share, adder_ticket, adder_list, adder_statement;
+DROP FUNCTION check_adder_step, check_adder_share, check_adder_statement;
 DROP FUNCTION check_part, check_ticket, grant_reports;
 ALTER TABLE format DROP COLUMN readable_from;
 UPDATE format SET version = 4;

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 from tests.catalogue.planned_tasks import load_task, values_of
+from tests.collection.issuers import issuer_terms, new_token
 from tests.collection.running import run_aside
 from tests.collection.stand_in import Output, StandIn, standing_in
 from tests.tables import check_all
@@ -208,6 +209,20 @@ def test_one_person_in_both_roles_and_tickets_are_told(
     assert "Every report spent a ticket" in said
     assert "Nobody checked" not in said
     assert "shift the answer" not in said
+
+
+def test_tokens_and_who_gives_them_are_told(
+    shuffler: StandIn, key: AnalystKey, tmp_path: Path
+) -> None:
+    labels = load_task("labels")
+    by_tokens = shuffler.opened(labels, key, **issuer_terms())
+    inputs = labels.query.inputs(["tea"] * 300, 1.0)
+    sealed = seal_reports(by_tokens, inputs, [b""] * 300, [new_token(by_tokens)] * 300)
+    shuffler.received += [report.report for report in sealed]
+    shuffler.let_go(by_tokens)
+    said = str(Analyst(key).collect(by_tokens, tmp_path / "release.json"))
+    assert "Every report spent a token; whoever gives tokens could have made any number" in said
+    assert "Nobody checked" not in said
 
 
 def test_asynchronous(shuffler: StandIn, key: AnalystKey, tmp_path: Path) -> None:

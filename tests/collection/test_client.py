@@ -26,7 +26,7 @@ from metricshuffle.collection.client.http_client import (
 from metricshuffle.collection.client.report_builder import draw_collection
 from metricshuffle.collection.keys import AnalystKey
 from metricshuffle.collection.sealed_boxes import NotOpened
-from metricshuffle.collection.terms import Collection, canonical
+from metricshuffle.collection.terms import Collection, canonical, parse_time
 from metricshuffle.errors import InputError, NotCertified, PlanError
 from metricshuffle.tasks.task import Task
 
@@ -251,7 +251,8 @@ def test_after_the_end_nothing_is_sent_again(shuffler: StandIn, tmp_path: Path) 
 def test_closed_too_early_is_tried_again(shuffler: StandIn, tmp_path: Path) -> None:
     """410 before the closing time may be a wrong clock: reported, and the report is kept."""
     collection = shuffler.opened(load_task(KIND))
-    assert interpret_status(collection, 410, "").status == "waiting"
+    closes = parse_time(collection.terms.closes)
+    assert interpret_status("https://hop.example", closes, 410, "").status == "waiting"
     shuffler.script = [410]
     with client_of(collection, tmp_path) as client:
         with pytest.raises(NotStored, match="not known whether this report was in time"):
@@ -259,9 +260,9 @@ def test_closed_too_early_is_tried_again(shuffler: StandIn, tmp_path: Path) -> N
         assert client.submit(7).status == "stored"
 
 
-def test_what_a_server_says_is_printed_only_if_it_can_be(shuffler: StandIn) -> None:
-    collection = shuffler.opened(load_task(KIND))
-    assert "It says: as a test" in interpret_status(collection, 503, "as a test wants it.").sentence
+def test_what_a_server_says_is_printed_only_if_it_can_be() -> None:
+    result = interpret_status("https://hop.example", 0, 503, "as a test wants it.")
+    assert "It says: as a test" in result.sentence
 
 
 # Which collection

@@ -103,6 +103,17 @@ def test_the_ports_of_the_proxy_are_those_of_the_processes(suffix: str, names: l
         assert "checkpoint_timeout=30min" in text
 
 
+def test_standbys_are_named_and_no_copy_has_such_a_name() -> None:
+    """A copy that is being made would count as a standby."""
+    services = yaml.safe_load((DEPLOY / "compose-edges.yaml").read_text())["services"]
+    commands = [str(services[name]["command"]) for name in ("primary", "standby")]
+    names = [re.findall(r"cluster_name=(\w+)", command) for command in commands]
+    assert names == [["primary"], ["standby"]]
+    assert "application_name" not in "".join(commands)
+    setting = (DEPLOY / "primary.sql").read_text()
+    assert "= 'FIRST 1 (primary, standby)';" in setting
+
+
 def test_the_proxy_of_edges_differs_only_in_its_hub() -> None:
     def lines(name: str) -> list[str]:
         return [

@@ -42,6 +42,7 @@ from metricshuffle.collection.client.client import Client
 from metricshuffle.collection.keys import AnalystKey, KeyFolder
 from metricshuffle.collection.output_runs import OrderCheck, OutOfOrder, OutputRuns
 from metricshuffle.collection.shuffler.collection_failures import LOST_DUMMIES
+from metricshuffle.collection.shuffler.collection_mixing import find_dummies
 from metricshuffle.collection.shuffler.lifecycle import Shuffler
 from metricshuffle.collection.shuffler.output_files import do_nothing
 from metricshuffle.collection.store.factory import connect_store
@@ -540,7 +541,7 @@ class Case:
             assert row.dummies == ""
             assert not output.exists()
         elif row.state == "sealed":
-            shuffler._steps._dummy_file(row)
+            assert find_dummies(shuffler.outputs, row.digest, row.dummies) is not None
         return output.read_bytes() if output.exists() else None
 
     def check(self, before: bytes | None) -> None:

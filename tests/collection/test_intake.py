@@ -16,7 +16,7 @@ from tests.collection.running import report_of, running
 from metricshuffle.collection.keys import KeyFolder
 from metricshuffle.collection.shuffler import ingest
 from metricshuffle.collection.shuffler.ingest import Intake
-from metricshuffle.collection.shuffler.server import _folders_of, ignore_log_errors
+from metricshuffle.collection.shuffler.server import folders_of, ignore_log_errors
 from metricshuffle.collection.store.records import StoreError, Verdict
 from metricshuffle.collection.store.sql_store import Store
 from metricshuffle.collection.terms import parse_time
@@ -158,5 +158,5 @@ def test_a_shuffler_does_not_start_with_an_empty_token(tmp_path: Path) -> None:
 
 
 def test_free_space_is_looked_at_where_the_database_is(tmp_path: Path) -> None:
-    assert _folders_of(f"sqlite:///{tmp_path / 'data' / 'shuffler.db'}") == (tmp_path / "data",)
-    assert _folders_of("postgresql://nobody@127.0.0.1/none") == ()
+    assert folders_of(f"sqlite:///{tmp_path / 'data' / 'shuffler.db'}") == (tmp_path / "data",)
+    assert folders_of("postgresql://nobody@127.0.0.1/none") == ()

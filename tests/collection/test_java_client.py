@@ -420,12 +420,12 @@ def test_its_own_checks(java: BuiltClient, tmp_path: Path) -> None:
 def test_the_budget_of_its_outbox(java: BuiltClient, tmp_path: Path) -> None:
     """Sums by unit, and a budget that is stored with the report or not at all."""
     lines = run(*java.command("BudgetChecks"), str(VECTORS), str(tmp_path), cwd=java.folder)
-    assert lines.splitlines() == ["ok sums", "ok kills"]
+    assert lines.splitlines() == ["ok sums", "ok kills", "ok limits"]
     shown = run(
         *JVM, "-jar", str(java.jar), "--budget", "--outbox", str(tmp_path / "sums"), cwd=tmp_path
     )
     assert "up to 3 h:" in shown
-    assert "  epsilon 6.201, even if every shuffler colludes with the analysts;" in shown
+    assert "  epsilon 6.2, even if every shuffler colludes with the analysts;" in shown
 
 
 def test_its_budget_states_the_guarantees_of_the_task(java: BuiltClient, tmp_path: Path) -> None:

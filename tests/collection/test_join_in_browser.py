@@ -138,7 +138,7 @@ def visited(browser: Any, url: str, **options: Any) -> Iterator[Any]:
 def entry_of(page: Any) -> list[dict[str, Any]]:
     """All that the outbox of the site holds."""
     script = """async () => {
-      const open = await new Promise((done) => { const r = indexedDB.open('metricshuffle', 1); r.onsuccess = () => done(r.result); });
+      const open = await new Promise((done) => { const r = indexedDB.open('metricshuffle'); r.onsuccess = () => done(r.result); });
       const store = open.transaction('reports').objectStore('reports');
       const found = await new Promise((done) => { const r = store.getAll(); r.onsuccess = () => done(r.result); });
       open.close();
@@ -626,7 +626,7 @@ def test_it_fits_telephones_and_desks(chromium: Any, width: int, scheme: str) ->
                     page.click("#make")
                     page.wait_for_selector("#ready:visible", timeout=SECONDS)
                 assert page.evaluate("document.documentElement.scrollWidth") <= width, name
-                small = page.evaluate("""() => [...document.querySelectorAll('button, input:not([type=radio]), select, .choices label')]
+                small = page.evaluate("""() => [...document.querySelectorAll('button, input:not([type=radio], [type=checkbox]), select, .choices label')]
                     .filter((element) => element.offsetParent && !element.closest('.hint-line'))
                     .map((element) => element.getBoundingClientRect().height).filter((height) => height < 40)""")  # noqa: E501
                 assert small == [], name

@@ -137,7 +137,7 @@ def test_entries_of_an_older_page_are_understood(chromium: Any) -> None:
         with visited(chromium, f"{site.url}/join/{collection.digest}") as page:
             made_ready(page, "10")
             age = """async ([state]) => {
-              const opening = indexedDB.open('metricshuffle', 1);
+              const opening = indexedDB.open('metricshuffle');
               const open = await new Promise((done) => { opening.onsuccess = () => done(opening.result); });
               const store = open.transaction('reports', 'readwrite').objectStore('reports');
               const key = await new Promise((done) => { const r = store.getAllKeys(); r.onsuccess = () => done(r.result[0]); });

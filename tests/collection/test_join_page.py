@@ -11,13 +11,14 @@ from typing import Any
 
 import pytest
 from tests.collection.client_tasks import collection_of, frequencies, load_task, tasks
+from tests.collection.issuers import ISSUER_URL, issuer_terms
 from tests.report.parsed_page import ParsedPage
 from tests.tables import check_all
 from typer.testing import CliRunner
 
 from metricshuffle import Categories, Histogram
 from metricshuffle.cli.command_group import app
-from metricshuffle.collection.client.join_page import client_bundle, join_page
+from metricshuffle.collection.client.join_page import CLIENT_WITH_TOKENS, client_bundle, join_page
 from metricshuffle.collection.terms import Collection
 from metricshuffle.planning.consent import consent
 from metricshuffle.randomizers import HadamardResponse, KaryRandomizedResponse
@@ -35,6 +36,17 @@ def page_of(name: str, base: str = SHUFFLER, **terms: Any) -> tuple[Collection, 
 def policy_of(page: ParsedPage) -> dict[str, str]:
     policy = next(value for value in page.values if value.startswith("default-src"))
     return {rule.split(" ", 1)[0]: rule.split(" ", 1)[1] for rule in policy.split("; ")}
+
+
+@pytest.mark.parametrize("base", [SHUFFLER, "https://survey.example"])
+def test_a_page_with_tokens_may_ask_the_issuer(base: str) -> None:
+    """It has the script with tokens, says who gives them, and may call no other address more."""
+    collection, page = page_of("whole numbers", base, **issuer_terms())
+    (script,) = SCRIPT.findall(page.html)
+    assert client_bundle(CLIENT_WITH_TOKENS).decode().strip() in script
+    assert f"{ISSUER_URL}, who learns who takes part" in page.text
+    own = "'self'" if base == SHUFFLER else f"{collection.url}/reports {collection.url}/state"
+    assert policy_of(page)["connect-src"] == f"{own} {ISSUER_URL}"
 
 
 def hashed(text: str) -> str:
@@ -230,6 +242,16 @@ def test_the_command_draws_a_background(saved: Path, tmp_path: Path) -> None:
     assert re.search(
         r'<path class="ways" d="M[\d. ]+"/>', (tmp_path / "site" / "index.html").read_text()
     )
+
+
+def test_the_command_names_towns_on_the_map(saved: Path, tmp_path: Path) -> None:
+    words = ["join-page", str(saved), "--output", str(tmp_path / "site"), "--background", "places"]
+    assert CliRunner().invoke(app, words).exit_code == 0
+    page = (tmp_path / "site" / "index.html").read_text()
+    assert re.search(
+        r'<text class="town" x="[\d.]+" y="[\d.]+" font-size="[\d.]+">Bern</text>', page
+    )
+    assert "GeoNames (CC BY 4.0)" in page
 
 
 def test_the_command_refuses_in_a_sentence_and_writes_nothing(tmp_path: Path) -> None:

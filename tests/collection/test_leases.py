@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import secrets
 import socket
 import ssl
 import threading
@@ -20,8 +21,9 @@ from tests.collection.running import run_aside
 
 from metricshuffle.collection.edge import edge_intake
 from metricshuffle.collection.edge.edge_intake import EdgeIntake
+from metricshuffle.collection.edge.opener_pool import HeldLease, OpenerPool
 from metricshuffle.collection.hub import lease_office, lease_server
-from metricshuffle.collection.hub.lease_office import LeaseDenied, LeaseOffice
+from metricshuffle.collection.hub.lease_office import EXPIRY, LeaseDenied, LeaseOffice
 from metricshuffle.collection.hub.lease_server import (
     HubLink,
     HubUnreachable,
@@ -32,8 +34,10 @@ from metricshuffle.collection.keys import KeyFolder
 from metricshuffle.collection.shuffler.lifecycle import Shuffler
 from metricshuffle.collection.shuffler.log_events import LogEvent
 from metricshuffle.collection.shuffler.output_files import do_nothing
+from metricshuffle.collection.shuffler.scheduler import CollectionScheduler
+from metricshuffle.collection.store.guarded_clock import SteadyTime
 from metricshuffle.collection.store.part_store import EdgeStore, HubStore, connect_parts
-from metricshuffle.collection.store.records import StoreError
+from metricshuffle.collection.store.records import LeasesHeld, StoreError
 
 pytestmark = pytest.mark.thorough
 SOON = 30.0
@@ -88,7 +92,7 @@ def test_a_lease_goes_on_with_a_new_certificate_of_the_same_subject(
     assert isinstance(granted, LogEvent)
     assert granted.kind == "lease"
     assert granted.fields["edge"] == "commonName=edge"
-    assert office.leases.ends_of(digest) == "Keys were leased to edges 1 times: 1 returned."
+    assert office.leases.ends_of(digest) == "Keys were leased 1 times: 1 returned."
 
 
 def port_of(link: HubLink) -> int:
@@ -165,6 +169,130 @@ def test_an_edge_has_the_keys_of_so_many_collections(
     assert len(lines) == 1
     assert "keys of 1 collections" in lines[0]
     assert [line.ended for line in office.leases.all()] == ["returned"]
+
+
+def test_leases_expire_although_the_hub_is_started_again_and_again(
+    office: LeaseOffice, new_collection: NewCollection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A lease counts from the first start after its last renewal; of this machine, as it runs."""
+    clock = {"boot": "first", "seconds": 0.0}
+    monkeypatch.setattr(lease_office, "steady_clock", lambda: SteadyTime(**clock))  # type: ignore[arg-type]
+    digest = opened(office, new_collection)
+    renewed, silent = (office.grant(digest, "edge").lease for _ in range(2))
+
+    def started_at(seconds: float) -> LeaseOffice:
+        clock["seconds"] = seconds
+        return LeaseOffice(office.shuffler, office.store)
+
+    def ends_at(seconds: float) -> list[str]:
+        clock["seconds"] = seconds
+        again.expire()
+        ends = {line.id: line.ended for line in office.leases.all()}
+        return [ends[renewed], ends[silent]]
+
+    again = started_at(10)
+    again.renew(renewed, "edge")
+    for seconds in (20, 50, 80):
+        again = started_at(seconds)
+    over = EXPIRY * office.seconds
+    assert ends_at(10 + over - 0.1) == ["", ""]
+    assert ends_at(10 + over + 0.1) == ["", "expired"]
+    assert ends_at(20 + over - 0.1) == ["", "expired"]
+    clock["boot"] = "second"
+    again = started_at(5)
+    assert ends_at(5 + over - 0.1) == ["", "expired"]
+    assert ends_at(5 + over + 0.1) == ["expired", "expired"]
+
+
+def test_a_collection_whose_leases_end_soon_is_driven_every_second(office: LeaseOffice) -> None:
+    """Other failures are tried again less and less often, up to half a minute."""
+    pauses = {}
+    for failure in (LeasesHeld("not yet."), StoreError("no.")):
+
+        def advance(_: str, failure: StoreError = failure) -> None:
+            raise failure
+
+        scheduler = CollectionScheduler(
+            office.store, advance, lambda *_: True, lambda: None, {}, do_nothing
+        )
+        for _ in range(8):
+            scheduler._advance("a collection")
+        pauses[type(failure)] = scheduler._next["a collection"][0] - time.monotonic()
+    assert pauses[LeasesHeld] <= 1 < 25 < pauses[StoreError]
+
+
+def test_calls_of_strangers_do_not_reach_the_hub(
+    pair: PostgresPair,
+    link: HubLink,
+    office: LeaseOffice,
+    new_collection: NewCollection,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """They would wait for it one after the other, and the renewal of leases with them."""
+    digest = opened(office, new_collection)
+    store = connect_parts(pair.url, is_hub=False, accept_loss=False, jump=300)
+    assert isinstance(store, EdgeStore)
+    calls: list[str] = []
+
+    def count_calls(path: str, content: Any) -> Any:
+        calls.append(path)
+        raise HubUnreachable("nothing is answered.")
+
+    monkeypatch.setattr(link, "call", count_calls)
+
+    async def ask() -> None:
+        intake = EdgeIntake(store, link, openers=1)
+        try:
+            strangers = (intake.opener(secrets.token_hex(32)) for _ in range(50))
+            assert await asyncio.gather(*strangers) == [None] * 50
+            assert calls == []
+            for _ in range(2):
+                many = (intake.opener(digest) for _ in range(50))
+                answers = await asyncio.gather(*many, return_exceptions=True)
+                assert all(isinstance(answer, StoreError) for answer in answers)
+            assert calls == ["/v1/leases"]
+        finally:
+            await intake.drain()
+            await asyncio.to_thread(intake.close)
+
+    asyncio.run(ask())
+    store.close()
+
+
+def test_leases_that_are_over_together_cost_one_restart(
+    pair: PostgresPair,
+    link: HubLink,
+    office: LeaseOffice,
+    new_collection: NewCollection,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    digests = [opened(office, new_collection, round=number) for number in (1, 2, 3)]
+    store = connect_parts(pair.url, is_hub=False, accept_loss=False, jump=300)
+    assert isinstance(store, EdgeStore)
+    lines: list[str] = []
+    starts: list[int] = []
+    start = OpenerPool.start
+
+    async def count_starts(pool: OpenerPool, leases: list[HeldLease]) -> None:
+        starts.append(len(leases))
+        await start(pool, leases)
+
+    async def wait() -> None:
+        intake = EdgeIntake(store, link, openers=1, log=lines.append)
+        try:
+            for digest in digests:
+                assert await intake.opener(digest) is not None
+            monkeypatch.setattr(OpenerPool, "start", count_starts)
+            monkeypatch.setattr(edge_intake, "boot_and_wall", lambda: (float("inf"), 0.0))
+            await intake._drop_over()
+        finally:
+            await intake.drain()
+            await asyncio.to_thread(intake.close)
+
+    asyncio.run(wait())
+    store.close()
+    assert starts == [0]
+    assert len([line for line in lines if "is over" in line]) == 3
 
 
 def test_an_edge_leases_the_keys_of_all_open_collections_before_reports_come(

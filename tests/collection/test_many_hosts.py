@@ -11,6 +11,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import httpx
@@ -101,8 +102,10 @@ def test_the_proxy_takes_reports_to_edges_and_releases_from_the_hub(
         httpx.Client(base_url=url, verify=trusting, timeout=30) as client,
     ):
         analyst = AnalystKey.new()
-        collection = hosts.hub.opened(load_task(3), lasts=20, analyst=analyst)
+        hop = replace(hosts.hub.operator, address=url).new_hop()
+        collection = hosts.hub.opened(load_task(3), lasts=20, analyst=analyst, hops=[hop])
         path = f"/v1/collections/{collection.digest}"
+        assert collection.url == f"{url}{path}"
         reports = [report_of(collection) for _ in range(20)]
         for report in reports:
             end = time.monotonic() + SOON

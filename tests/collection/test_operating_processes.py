@@ -276,26 +276,33 @@ def proxied(
     folder: Path, processes: Sequence[Running], hub: Running | None = None
 ) -> Iterator[tuple[str, ssl.SSLContext]]:
     """nginx with deploy/nginx.conf in front of two processes, or as for two edges and a hub."""
-    path = f"{os.environ['PATH']}:/usr/sbin"
-    if shutil.which("nginx", path=path) is None:
-        missing("this needs nginx (on Debian: apt-get install nginx-light).")
     own, key = certificate(folder)
     port = free_port()
     text = (DEPLOY / ("nginx.conf" if hub is None else "nginx-edges.conf")).read_text()
     hubs = {} if hub is None else {"127.0.0.1:8460": urlsplit(hub.url).netloc}
-    temporary = " ".join(
-        f"{name}_temp_path {folder}/{name};"
-        for name in ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
-    )
-    for before, after in {
+    changes = {
         "/etc/metricshuffle/certificate.pem": str(own),
         "/etc/metricshuffle/key.pem": str(key),
         "listen 443 ": f"listen 127.0.0.1:{port} ",
         "127.0.0.1:8461": urlsplit(processes[0].url).netloc,
         "127.0.0.1:8462": urlsplit(processes[1].url).netloc,
-        "http {": f"http {{ {temporary}",
         **hubs,
-    }.items():
+    }
+    with nginx(folder, text, port, changes):
+        yield f"https://127.0.0.1:{port}", ssl.create_default_context(cafile=own)
+
+
+@contextlib.contextmanager
+def nginx(folder: Path, text: str, port: int, changes: dict[str, str]) -> Iterator[None]:
+    """nginx with a configuration, in which some words are replaced by those of this machine."""
+    path = f"{os.environ['PATH']}:/usr/sbin"
+    if shutil.which("nginx", path=path) is None:
+        missing("this needs nginx (on Debian: apt-get install nginx-light).")
+    temporary = " ".join(
+        f"{name}_temp_path {folder}/{name};"
+        for name in ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
+    )
+    for before, after in {**changes, "http {": f"http {{ {temporary}"}.items():
         assert text.count(before) == 1, before
         text = text.replace(before, after)
     file = folder / "nginx.conf"
@@ -308,7 +315,7 @@ def proxied(
                 with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port)):
                     break
                 time.sleep(0.05)
-            yield f"https://127.0.0.1:{port}", ssl.create_default_context(cafile=own)
+            yield
         finally:
             proxy.terminate()
 

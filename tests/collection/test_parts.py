@@ -11,7 +11,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -436,14 +436,18 @@ def test_a_warning_at_the_commit_is_no_acknowledgement(
     assert answers[1] == "acknowledged"  # what a program that ignores the warning believes
 
 
+@pytest.mark.parametrize("names", ["", "*", "ANY 1 (server, *)"])
 def test_without_a_standby_nothing_is_acknowledged_unless_a_loss_is_accepted(
-    pair: PostgresPair, stores: Callable[[bool], Any], new_collection: NewCollection
+    pair: PostgresPair,
+    stores: Callable[[bool], Any],
+    new_collection: NewCollection,
+    names: str,
 ) -> None:
+    """With * whoever receives the journal counts as a standby."""
     hub, edge = stores(True), stores(False)
     digest = added(hub, new_collection(opens=time.time() - 1))
     lease = leased(hub, digest)
-    pair.ask("ALTER SYSTEM SET synchronous_standby_names = ''")
-    pair.ask("SELECT pg_reload_conf()")
+    pair.set_standby_names(names)
     try:
         time.sleep(0.5)
         with pytest.raises(StoreError, match="--accept-loss"):
@@ -454,8 +458,36 @@ def test_without_a_standby_nothing_is_acknowledged_unless_a_loss_is_accepted(
         assert careless.put(digest, [of(lease)]) == [STORED]
         careless.close()
     finally:
-        pair.ask("ALTER SYSTEM SET synchronous_standby_names = '*'")
-        pair.ask("SELECT pg_reload_conf()")
+        pair.set_standby_names(pair.standby_names)
+
+
+@pytest.mark.slow
+def test_a_backup_that_copies_the_primary_acknowledges_nothing(
+    pair: PostgresPair, stores: Callable[[bool], Any], new_collection: NewCollection
+) -> None:
+    """pg_basebackup reports what it has written of the journal; with * that was enough."""
+    hub, edge = stores(True), stores(False)
+    digest = added(hub, new_collection(opens=time.time() - 1))
+    lease = leased(hub, digest)
+    filler = "SELECT repeat(md5(n::text), 20) FROM generate_series(1, 60000) n"
+    pair.ask(f"CREATE TABLE public.filler AS {filler}")
+    pair.kill(1)
+    copying = pair.start_copy("--max-rate", "1M")
+    try:
+        with ThreadPoolExecutor(1) as thread:
+            answer = thread.submit(edge.put, digest, [of(lease)])
+            time.sleep(2)
+            pair.ask("SELECT pg_switch_wal()")  # a whole file of the journal is reported
+            done, _ = wait([answer], 20)
+            assert not done
+            assert copying.poll() is None
+            copying.kill()
+            pair.add_standby()
+            assert answer.result(SOON) == [STORED]
+    finally:
+        copying.kill()
+        copying.wait(SOON)
+        pair.ask("DROP TABLE public.filler")
 
 
 def test_a_hung_edge_holds_up_closing_for_seconds_only(

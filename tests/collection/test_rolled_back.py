@@ -82,8 +82,7 @@ def test_an_asynchronous_standby_that_takes_over_is_refused(
         assert hub.history_trouble() == ""
         hub.confirm(digest, "open")
     # From here on the standby is asynchronous, and away for a while.
-    pair.ask("ALTER SYSTEM SET synchronous_standby_names = ''")
-    pair.ask("SELECT pg_reload_conf()")
+    pair.set_standby_names("")
     time.sleep(0.5)
     standby = pair.kill(1)
     with hub_of(pair, tmp_path, accept_loss=True) as hub:
@@ -91,8 +90,7 @@ def test_an_asynchronous_standby_that_takes_over_is_refused(
     pair.kill_primary()
     pair.start_server(*standby)
     pair.promote()
-    pair.ask("ALTER SYSTEM SET synchronous_standby_names = '*'")
-    pair.ask("SELECT pg_reload_conf()")
+    pair.set_standby_names(pair.standby_names)
     pair.add_standby()
     with hub_of(pair, tmp_path) as hub:
         assert "lacks steps" in hub.history_trouble()

@@ -230,6 +230,7 @@ def test_a_collection_is_opened_once(service: Service, new_collection: NewCollec
 
     async def made(**terms: Any) -> Collection:
         party = (await service.control("POST", "keys")).json
+        del party["gateway"]
         return new_collection(
             load_task(3), hops=[{**party, "url": "http://127.0.0.1:8460"}], **terms
         )

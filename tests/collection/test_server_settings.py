@@ -19,6 +19,7 @@ GOOD = {
     "wal_compression": "lz4",
     "full_page_writes": "on",
     "max_prepared_transactions": "0",
+    "synchronous_standby_names": "FIRST 1 (first, second)",
     **LOGGING,
 }
 BAD = {
@@ -27,6 +28,7 @@ BAD = {
     "wal_compression": "off",
     "full_page_writes": "off",
     "max_prepared_transactions": "5",
+    "synchronous_standby_names": "ANY 1 (first, *)",
     "log_statement": "all",
     "log_min_duration_statement": "0",
     "log_min_duration_sample": "100",

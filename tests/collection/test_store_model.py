@@ -25,6 +25,7 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 from tests.collection.conftest import roomy_memory, small_task
+from tests.collection.issuers import issuer_terms
 from tests.collection.store_contents import (
     Held,
     all_held,
@@ -121,7 +122,7 @@ class Modelled:
                 answers.append(Verdict.SAME)
             elif self.tickets and entry.ticket not in self.spent:
                 answers.append(Verdict.UNKNOWN_TICKET)
-            elif self.tickets and self.spent[entry.ticket]:
+            elif self.spent.get(entry.ticket):
                 answers.append(Verdict.SPENT_TICKET)
             elif self.counted == MAXIMUM:
                 answers.append(Verdict.FULL)
@@ -129,7 +130,7 @@ class Modelled:
                 answers.append(Verdict.STORED)
                 self.reports[entry.tag] = entry.hidden
                 self.counted += 1
-                if self.tickets:
+                if entry.ticket:
                     self.spent[entry.ticket] = True
         return answers
 
@@ -147,7 +148,7 @@ class Modelled:
 
 @cache
 def pool() -> tuple[Collection, ...]:
-    """Three rounds of a plan: open, with tickets, and in parts; with times; and a chain's."""
+    """Three rounds of a plan: open, with tickets or tokens, and in parts; and a chain's."""
 
     def hop(port: int) -> dict[str, Any]:
         return {
@@ -176,14 +177,14 @@ def pool() -> tuple[Collection, ...]:
         new(task, round=2, admission="tickets"),
         new(task, round=2, admission="tickets", split=(2, 2)),
         new(task, round=3, split=(1, 2), admission="tickets"),
-        new(task, round=3, split=(2, 2)),
+        new(task, round=3, split=(2, 2), **issuer_terms()),
         new(task, round=3, split=(3, 3)),
         new(other, round=1, hops=[hop(1), hop(2)]),
     )
 
 
 CHAIN = 7
-WHICH = st.sampled_from([0, 0, 0, 2, 2, 2, 4, 5, CHAIN, 1, 3, 6])
+WHICH = st.sampled_from([0, 0, 0, 2, 2, 2, 5, 5, 5, 4, CHAIN, 1, 3, 6])
 REPORTS = st.lists(st.tuples(st.integers(0, 7), st.sampled_from([*TICKETS, STRANGE])), max_size=6)
 
 
@@ -266,8 +267,9 @@ class AgainstTheModel(RuleBasedStateMachine):
     @rule(which=WHICH, reports=REPORTS)
     def put(self, which: int, reports: list[tuple[int, bytes]]) -> None:
         model = self.models[which]
+        is_open = model.collection.terms.admission == "open"
         entries = [
-            Entry(tag_of(report, ticket), ticket, bytes([report]) * 30)
+            Entry(tag_of(report, ticket), b"" if is_open else ticket, bytes([report]) * 30)
             for report, ticket in reports
         ]
         if model.state is None:
@@ -460,7 +462,7 @@ class AgainstTheModel(RuleBasedStateMachine):
         expected = {
             model.digest: Held(
                 len(model.reports),
-                len(model.spent),
+                len(model.tickets and model.spent),
                 sum(model.spent.values()),
                 -(-len(model.output) // CHUNK),
                 model.counted,

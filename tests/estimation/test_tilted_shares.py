@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 from scipy.sparse import csr_array
+from tests.tables import check_all
 
 from metricshuffle.errors import InputError
 from metricshuffle.estimation.tilted_shares import tilted_shares
@@ -79,7 +80,7 @@ def test_many_rows_are_fitted_as_one_by_one() -> None:
 def test_impossible_means_and_wrong_shapes() -> None:
     design = csr_array(np.eye(3))
     shares = tilted_shares(design, np.array([5.0, -4.0, 0.0]), np.full(3, 0.01), np.ones(3))[0]
-    assert shares == pytest.approx([1.0, 0.0, 0.0], abs=1e-2)
+    assert shares == pytest.approx([1.0, 0.0, 0.0], abs=5e-2)  # near the least misfit
     for means, errors, guess in (
         (np.zeros(2), np.ones(3), np.ones(3)),
         (np.zeros(3), np.ones(2), np.ones(3)),
@@ -90,3 +91,19 @@ def test_impossible_means_and_wrong_shapes() -> None:
     ):
         with pytest.raises(InputError):
             tilted_shares(design, means, errors, guess)
+
+
+@check_all("seed", range(6))
+def test_means_that_no_shares_have_are_fitted_nearly_as_well_as_possible(seed: int) -> None:
+    """Against the least misfit of all shares by nonnegative least squares."""
+    from scipy.optimize import nnls
+
+    generator = np.random.default_rng(seed)
+    design = generator.dirichlet(np.ones(6), 15)
+    errors = generator.uniform(0.02, 0.1, 6)
+    means = np.full(6, 1 / 6) + generator.normal(0.0, 1.0, 6)
+    shares = tilted_shares(csr_array(design), means, errors, np.ones(15))[0]
+    weighted = np.vstack([(design / errors).T, np.full(15, 1e5)])
+    least = nnls(weighted, np.append(means / errors, 1e5))[1] ** 2
+    assert least > 6.0  # no shares explain these means
+    assert np.sum(((shares @ design - means) / errors) ** 2) <= 1.02 * least

@@ -7,6 +7,7 @@ import math
 
 import numpy as np
 import pytest
+from tests.tables import check_all
 
 import metricshuffle as ms
 from metricshuffle.errors import InputError, NotCertified, PlanError
@@ -149,6 +150,55 @@ def test_columns_that_vanish_next_to_others_are_refused() -> None:
     )
     with pytest.raises(InputError, match=r"column 0 .* changes too little next to the others"):
         ms.plan(query, ms.Target(1.0, 1e-6, 1.0), users=100, protocols=["noisy-vectors"])
+
+
+def many_points() -> list[ms.UserLinearQuery]:
+    """Linear functions of vectors and distances on the globe, on too many points for all pairs."""
+    generator = np.random.default_rng(8)
+    rows = np.concatenate([generator.normal(size=(5_001, 4)), generator.normal(size=(99, 4)) * 0.1])
+    labels = ms.Categories([f"w{index}" for index in range(len(rows))])
+    words = users_of(ms.Space(labels, ms.Vectors(rows)))
+    mapped = rows @ generator.normal(size=(4, 3)) * (1.0, 1e-3, 20.0)
+    places = np.column_stack(
+        [generator.uniform(-89, 89, len(rows)), generator.uniform(-180, 180, len(rows))]
+    )
+    globe = users_of(ms.Space(labels, ms.GreatCircle(places)))
+    return [ms.UserLinearQuery(words, mapped), ms.UserLinearQuery.distance_to(globe, ["w3", "w7"])]
+
+
+@check_all("query", many_points())
+def test_slopes_of_many_points_are_those_of_all_pairs_or_more(query: ms.UserLinearQuery) -> None:
+    """Against pairs along each column in turn, where the largest quotients are."""
+    space = query.points
+    for features in TableColumns.offered_for(query, 1000, 1.0):
+        rates = features.weights(space)
+        moved = np.array(features.numbers) * rates
+        certified = features.slope(space, rates)
+        largest = 0.0
+        for first in range(0, len(moved), 60):
+            apart = np.asarray(space.metric.pairwise([first], range(len(moved))))[0]
+            apart[first] = np.inf
+            largest = max(largest, float((np.abs(moved - moved[first]).sum(axis=1) / apart).max()))
+        assert largest <= certified <= 2.0 * largest
+
+
+def test_many_points_have_a_protocol_through_the_shuffler() -> None:
+    """As exact as a curator's Laplace noise, and a task with less noise is refused."""
+    for query in many_points():
+        plan = ms.plan(query, ms.Target(1.0, 1e-6, 1.0), users=1000)
+        assert plan.choice.protocol == "noisy-vectors"
+        laplace = next(
+            offer
+            for offer in plan.candidates
+            if offer.trusted == "curator" and offer.protocol == "laplace"
+        )
+        assert plan.choice.expected_error <= 1.01 * laplace.expected_error
+        plan.task.verify()
+        protocol = plan.task.protocol
+        assert isinstance(protocol, NoisyVectors)
+        louder = protocol.model_copy(update={"factor": protocol.factor * 1.01})
+        with pytest.raises(NotCertified):
+            plan.task.model_copy(update={"protocol": louder}).verify()
 
 
 def test_features_of_another_query_are_refused() -> None:

@@ -401,7 +401,7 @@ def test_many_words_and_places_are_planned_without_pairs() -> None:
     assert UserLinearQuery.embedded(people, rows).constant_in("l2") == pytest.approx(1.0, rel=2e-4)
     assert "distances" not in people.__dict__  # no table of all pairs was made
     made = plan(query, Target(1.0, 1e-6, 1.0), 500, trusted="curator")
-    assert {row.protocol for row in made.not_offered} == {"k-norm", "noisy-vectors"}
+    assert {row.protocol for row in made.not_offered} == {"k-norm"}
     release = made.run([[user, user + 1] for user in range(500)], Randomness.seeded(1))
     truth = np.mean([query.table[[user, user + 1]].mean(axis=0) for user in range(500)], axis=0)
     errors = (np.array(release.value["value"]) - truth) / release.standard_error

@@ -324,6 +324,12 @@ def test_a_place_far_outside_and_a_short_interval_are_seen() -> None:
     assert beside["encoding"]["x"]["scale"]["domain"] == [-9.0, 10.0]
 
 
+def test_totals_are_drawn_on_the_range_of_totals() -> None:
+    total = UserLinearQuery.total(users_of(Integers(1, 9, "km"), 4))
+    chart = answer_chart(curated(total, 2, [[1, 2, 3, 9]] * 50))
+    assert "on the range from 4 to 36 km" in chart.description
+
+
 def test_a_background_is_drawn_beneath_and_above() -> None:
     area = np.array([(0.0, 0.0), (10.0, 0.0), (10.0, 10.0), (0.0, 10.0), (0.0, 0.0)])
     background = Background(areas=((area,),), lines=(np.array([(0.0, 0.0), (20.0, 20.0)]),))

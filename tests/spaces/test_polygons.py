@@ -187,10 +187,32 @@ def test_overlapping_zones_are_refused_by_name(first: Any, second: Any) -> None:
             [[2.0, 0.0], [3.0, 0.0], [3.0, 2.0], [2.0, 2.0], [1.999999, 1.3], [2.000001, 0.7]],
         ),
         (dense(0.0, 0.0, 2.0, 2.0), rectangle(1.999999, 0.0, 4.0, 2.0)),
+        # a border that was drawn twice: a sliver of 30 m
+        (dense(0.0, 0.0, 2.0, 2.0), dense(1.9997, 0.0, 4.0, 2.0)),
     ],
 )
 def test_zones_may_share_borders(first: Any, second: Any) -> None:
     assert len(ms.Zones.of_polygons(["a", "b"], [polygon(first), polygon(second)]).ids) == 2
+
+
+def test_a_place_in_a_sliver_is_in_the_first_zone() -> None:
+    squares = [polygon(rectangle(0.0, 0.0, 0.1, 0.1)), polygon(rectangle(0.0997, 0.0, 0.2, 0.1))]
+    zones = ms.Zones.of_polygons("ba", squares)
+    assert zones.ids[int(zones.validated([(0.05, 0.0998)])[0])] == "a"
+
+
+def test_slivers_are_small_next_to_the_zones() -> None:
+    """30 m are a sliver between zones of 11 km, and not between zones of 1 km."""
+    for side, fits in ((0.1, True), (0.01, False)):
+        shapes = [
+            polygon(rectangle(0.0, 0.0, side, side)),
+            polygon(rectangle(side - 3e-4, 0.0, 2 * side, side)),
+        ]
+        if fits:
+            assert len(ms.Zones.of_polygons("ab", shapes).ids) == 2
+        else:
+            with pytest.raises(InputError, match="overlap near latitude"):
+                ms.Zones.of_polygons("ab", shapes)
 
 
 def test_a_zone_may_fill_the_hole_of_another() -> None:

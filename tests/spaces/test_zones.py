@@ -119,7 +119,7 @@ def test_a_place_has_the_zone_around_it() -> None:
     assert not zones.contains((0.0, 0.0))
     corner = zones.degrees[0] - 0.05
     assert zones.clamped([corner.tolist()]).tolist() == [0]
-    with pytest.raises(InputError, match="no nearest one to clamp to"):
+    with pytest.raises(InputError, match="none is the nearest"):
         zones.clamped(["T00"])
     with pytest.raises(InputError, match="points without borders"):
         point_zones(30).validated([(30.2, -97.8)])

@@ -1,8 +1,8 @@
 """Reader of the specification's vectors, written from docs/spec alone.
 
-It imports nothing of this package: what is not in the specification is not here. X25519, AES-GCM
-and Ed25519 come from `cryptography`; HPKE, HKDF, collections and outputs are written out. The names
-of functions are the numbers of requirements. Run it by itself:
+It imports nothing of this package: what is not in the specification is not here. X25519, AES-GCM,
+Ed25519 and RSASSA-PSS come from `cryptography`; HPKE, HKDF, collections and outputs are written
+out. The names of functions are the numbers of requirements. Run it by itself:
 
     python tests/spec/standalone_reader.py docs/spec/vectors
 """
@@ -12,15 +12,20 @@ from __future__ import annotations
 import hashlib
 import hmac
 import json
+import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from cryptography.exceptions import InvalidSignature, InvalidTag
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+from cryptography.hazmat.primitives.asymmetric.padding import MGF1, PSS
+from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+from cryptography.hazmat.primitives.hashes import SHA384
+from cryptography.hazmat.primitives.serialization import load_der_public_key
 
 FORMAT = "metricshuffle-collection/"
 SUITE = "DHKEM(X25519, HKDF-SHA256), HKDF-SHA256, AES-128-GCM"
@@ -147,17 +152,27 @@ def check_payloads(vectors: dict[str, Any]) -> Iterator[str]:
 
 
 def read_collection(served: bytes, digest: str) -> dict[str, Any]:
-    """C1 to C7."""
+    """C1 to C8, O1."""
     if hashlib.sha256(served).hexdigest() != digest:
         raise RefusedError
     terms: dict[str, Any] = json.loads(served)
-    piles = terms.get("piles", 0)
-    if terms.get("format") != FORMAT + ("2" if piles else "1") or terms.get("suite") != SUITE:
+    piles, issuer, gateway = (terms.get(name) for name in ("piles", "issuer", "gateway"))
+    if gateway and not re.fullmatch("[0-9a-f]{2}0020[0-9a-f]{64}000400010001", gateway):
+        raise RefusedError
+    version = "2" if piles or issuer or gateway else "1"
+    if terms.get("format") != FORMAT + version or terms.get("suite") != SUITE:
         raise RefusedError
     if piles and terms["messages"] % piles:
         raise RefusedError
-    if (terms["ticket"], terms["admission"]) not in ((0, "open"), (16, "tickets")):
+    if (terms["ticket"], terms["admission"], bool(issuer)) not in (
+        *((0, "open", False), (16, "tickets", False)),
+        (354, "tokens", True),
+    ):
         raise RefusedError
+    if issuer:
+        modulus_of(issuer["key"])
+        if origin(issuer["url"]) in [origin(hop["url"]) for hop in terms["hops"]]:
+            raise RefusedError
     # Times are text of one length, so their order is that of the text.
     if not terms["opens"] < terms["closes"] <= terms["extends"]:
         raise RefusedError
@@ -174,6 +189,67 @@ def read_collection(served: bytes, digest: str) -> dict[str, Any]:
         except ValueError:
             raise RefusedError from None
     return terms
+
+
+def origin(url: str) -> str:
+    return "/".join(url.split("/")[:3])
+
+
+def modulus_of(key: str) -> int:
+    """C8: the modulus of an issuer's key."""
+    loaded = load_der_public_key(bytes.fromhex(key))
+    numbers = loaded.public_numbers() if isinstance(loaded, RSAPublicKey) else None
+    if numbers is None or (numbers.e, numbers.n.bit_length(), len(key)) != (65537, 2048, 684):
+        raise RefusedError
+    return numbers.n
+
+
+def is_valid_token(token: bytes, key: str, challenge: bytes) -> bool:
+    """K2."""
+    key_id = hashlib.sha256(bytes.fromhex(key)).digest()
+    loaded = load_der_public_key(bytes.fromhex(key))
+    if token[:2] + token[34:98] != b"\0\2" + hashlib.sha256(challenge).digest() + key_id:
+        return False
+    try:
+        padding = PSS(MGF1(SHA384()), 48)
+        cast(RSAPublicKey, loaded).verify(token[98:], token[:98], padding, SHA384())
+    except InvalidSignature:
+        return False
+    return len(token) == 354
+
+
+def check_tokens(vectors: dict[str, Any]) -> Iterator[str]:
+    """K1 to K4: requests by undoing the encoding of the signature in the token."""
+    for case in vectors["cases"]:
+        name = case["url"].split("/")[2].encode()
+        challenge = b"\0\2" + len(name).to_bytes(2, "big") + name + b"\x20"
+        challenge += bytes.fromhex(case["digest"]) + b"\0\0"
+        yield "" if challenge.hex() == case["challenge"] else "K1"
+        token = bytes.fromhex(case["token"])
+        yield "" if is_valid_token(token, case["key"], challenge) else "K2"
+        for refused in case["refused"]:
+            bad = bytes.fromhex(refused["token"])
+            yield f"K2: {refused['name']}" if is_valid_token(bad, case["key"], challenge) else ""
+        modulus, factor = modulus_of(case["key"]), int(case["factor"], 16)
+        encoded = pow(int.from_bytes(token[98:], "big"), 65537, modulus)
+        yield "" if salt_of(encoded, token[:98]) == case["salt"] else "K3: salt"
+        blinded = encoded * pow(factor, 65537, modulus) % modulus
+        key_id = hashlib.sha256(bytes.fromhex(case["key"])).hexdigest()
+        yield "" if case["request"] == f"0002{key_id[-2:]}{blinded:0512x}" else "K3"
+        right, wrong = (int(case[each], 16) for each in ("response", "wrong_response"))
+        yield "" if pow(right, 65537, modulus) == blinded != pow(wrong, 65537, modulus) else "K4"
+        signature = right * pow(factor, -1, modulus) % modulus
+        yield "" if signature.to_bytes(256, "big") == token[98:] else "K4: token"
+
+
+def salt_of(encoded: int, message: bytes) -> str:
+    """The salt inside an encoded message (EMSA-PSS, RFC 8017)."""
+    data = encoded.to_bytes(256, "big")
+    digest = data[207:255]
+    mask = b"".join(hashlib.sha384(digest + bytes([0, 0, 0, n])).digest() for n in range(5))
+    salt = bytes(left ^ right for left, right in zip(data[159:207], mask[159:], strict=False))
+    again = hashlib.sha384(bytes(8) + hashlib.sha384(message).digest() + salt).digest()
+    return salt.hex() if again == digest else ""
 
 
 def keys_of(terms: dict[str, Any]) -> list[str]:
@@ -239,11 +315,128 @@ def check_outputs(vectors: dict[str, Any]) -> Iterator[str]:
             yield ""
 
 
+# Oblivious HTTP
+
+
+def open_capsule(capsule: bytes, private: bytes) -> tuple[bytes, bytes]:
+    """O2: the request, and the secret of the answer."""
+    own = X25519PrivateKey.from_private_bytes(private)
+    enc, info = capsule[7:39], b"message/bhttp request\x00" + capsule[:7]
+    shared = own.exchange(X25519PublicKey.from_public_bytes(enc))
+    extracted = labeled_extract(b"", KEM, b"eae_prk", shared)
+    public = own.public_key().public_bytes_raw()
+    secret = labeled_expand(extracted, KEM, b"shared_secret", enc + public, 32)
+    context = b"\x00" + labeled_extract(b"", HPKE, b"psk_id_hash", b"")
+    context += labeled_extract(b"", HPKE, b"info_hash", info)
+    schedule = labeled_extract(secret, HPKE, b"secret", b"")
+    exporter = labeled_expand(schedule, HPKE, b"exp", context, 32)
+    return open_box(capsule[7:], private, info), labeled_expand(
+        exporter, HPKE, b"sec", b"message/bhttp response", 16
+    )
+
+
+def open_answer(answer: bytes, enc: bytes, secret: bytes) -> bytes:
+    """O2."""
+    extracted = hmac.new(enc + answer[:16], secret, "sha256").digest()
+    key, nonce = (hmac.new(extracted, label, "sha256").digest() for label in (b"key\1", b"nonce\1"))
+    try:
+        return AESGCM(key[:16]).decrypt(nonce[:12], answer[16:], None)
+    except (InvalidTag, ValueError):
+        raise RefusedError from None
+
+
+def take(data: bytes) -> tuple[int, bytes]:
+    """Integer of variable length (RFC 9000), and what follows it."""
+    size = 1 << (data[0] >> 6)
+    if len(data) < size:
+        raise RefusedError
+    return int.from_bytes(bytes([data[0] & 63]) + data[1:size], "big"), data[size:]
+
+
+def take_sized(data: bytes) -> tuple[bytes, bytes]:
+    size, rest = take(data or b"\0")
+    if size > len(rest):
+        raise RefusedError
+    return rest[:size], rest[size:]
+
+
+def read_message(data: bytes) -> tuple[list[str], int, list[list[str]], str]:
+    """O4: control data, status, fields and content of a message of known length."""
+    framing, data = take(data)
+    if framing > 1:
+        raise RefusedError
+    control, status = [], 0
+    if framing:
+        status, data = take(data)
+        if not 200 <= status < 600:
+            raise RefusedError
+    for _ in range(0 if framing else 4):
+        part, data = take_sized(data)
+        control.append(part.decode())
+    lines, data = take_sized(data)
+    fields: list[list[str]] = []
+    while lines:
+        name, lines = take_sized(lines)
+        value, lines = take_sized(lines)
+        if not name:
+            raise RefusedError
+        fields.append([name.decode(), value.decode()])
+    content, data = take_sized(data)
+    _, data = take_sized(data)
+    if any(data):
+        raise RefusedError
+    return control, status, fields, content.hex()
+
+
+def check_oblivious(vectors: dict[str, Any]) -> Iterator[str]:
+    """O1, O2, O4, O5."""
+    for case in vectors["capsules"]:
+        private, capsule = bytes.fromhex(case["private"]), bytes.fromhex(case["capsule"])
+        request, secret = open_capsule(capsule, private)
+        public = X25519PrivateKey.from_private_bytes(private).public_key().public_bytes_raw()
+        observed = (request.hex(), secret.hex(), public.hex())
+        expected = (case["request"], case["secret"], case["configuration"][6:70])
+        yield "" if observed == expected else f"O1, O2: {case['name']}"
+        response = open_answer(bytes.fromhex(case["answer"]), capsule[7:39], secret)
+        yield "" if response.hex() == case["response"] else f"O2: {case['name']}"
+    first = vectors["capsules"][1]
+    for case in vectors["forged"]:
+        try:
+            enc = bytes.fromhex(first["capsule"])[7:39]
+            open_answer(bytes.fromhex(case["answer"]), enc, bytes.fromhex(first["secret"]))
+        except RefusedError:
+            yield ""
+        else:
+            yield f"O5: {case['name']}"
+    for case in vectors["refused"]:
+        digits = re.fullmatch("[0-9a-f]{2}0020[0-9a-f]{64}000400010001", case["configuration"])
+        yield "" if digits is None else f"O1: {case['name']}"
+    for case in vectors["messages"]:
+        if case["encoded"][:2] in ("00", "01"):
+            read = read_message(bytes.fromhex(case["encoded"]))
+            expected_message = (
+                case.get("control", []),
+                case.get("status", 0),
+                case["headers"],
+                case["content"],
+            )
+            yield "" if read == expected_message else f"O4: {case['name']}"
+    for case in vectors["malformed"]:
+        try:
+            read_message(bytes.fromhex(case["encoded"]))
+        except (RefusedError, IndexError):
+            yield ""
+        else:
+            yield f"O4: {case['name']}"
+
+
 CHECKS = {
     "boxes": check_boxes,
     "payloads": check_payloads,
     "collections": check_collections,
     "outputs": check_outputs,
+    "tokens": check_tokens,
+    "oblivious": check_oblivious,
 }
 
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.collection.issuers import issuer_terms, new_token
 from tests.collection.java import JVM, BuiltClient, java  # noqa: F401 - a fixture
 from tests.collection.javascript import javascript, run  # noqa: F401 - a fixture
 from tests.collection.running import Running, load_task, new_tickets, running
@@ -35,7 +36,7 @@ from metricshuffle.errors import InputError
 ROOT = Path(__file__).parents[2]
 SPEC = ROOT / "docs" / "spec"
 VECTORS = SPEC / "vectors"
-PAGES = ("boxes.md", "collections.md", "calls.md", "clients.md")
+PAGES = ("boxes.md", "collections.md", "calls.md", "clients.md", "tokens.md", "oblivious.md")
 
 
 def results(lines: Iterable[ConformanceLine]) -> dict[str, str]:
@@ -77,8 +78,9 @@ def test_every_must_has_a_number_and_the_sentence_of_the_program() -> None:
 
 def test_what_cannot_be_checked_from_outside_is_listed() -> None:
     unchecked = [number for number, each in REQUIREMENTS.items() if not each.modes]
-    assert unchecked == ["R5", "R6", "R8"]
+    assert unchecked == ["K5", "K6", "R5", "R6", "R8", "L9", "L10"]
     assert "(R5, R6, R8)" in (SPEC / "index.md").read_text()
+    assert "(K5, K6)" in (SPEC / "index.md").read_text()
 
 
 def test_a_line_is_ok_only_if_every_check_that_ran_passed() -> None:
@@ -169,11 +171,37 @@ DAMAGES: dict[str, tuple[str, Callable[[Any], None]]] = {
             served=all_["valid"][2]["served"], digest=all_["valid"][2]["digest"]
         ),
     ),
+    "C8": (
+        "collections",
+        lambda all_: next(case for case in all_["refused"] if case["requirement"] == "C8").update(
+            served=all_["valid"][3]["served"], digest=all_["valid"][3]["digest"]
+        ),
+    ),
+    "K1": ("tokens", lambda all_: all_["cases"][1].update(url="http://127.0.0.1:8082/t")),
+    "K2": (
+        "tokens",
+        lambda all_: all_["cases"][0]["refused"][2].update(token=all_["cases"][0]["token"]),
+    ),
+    "K3": ("tokens", lambda all_: all_["cases"][0].update(salt="00" * 48)),
+    "K4": (
+        "tokens",
+        lambda all_: all_["cases"][0].update(wrong_response=all_["cases"][0]["response"]),
+    ),
     "R1": ("outputs", lambda all_: all_["outputs"][0].update(output="")),
     "R2": ("outputs", lambda all_: all_["outputs"][1].update(left_out=1)),
     "R3": ("outputs", lambda all_: all_["tokens"][0].update(token="0" * 64)),
     "R4": ("outputs", lambda all_: all_["countersignatures"][0].update(countersignature="00")),
     "R7": ("outputs", lambda all_: _swap_first_two(all_["piles"][1]["dummies"])),
+    "O1": (
+        "oblivious",
+        lambda all_: all_["refused"][0].update(configuration=all_["capsules"][1]["configuration"]),
+    ),
+    "O2": ("oblivious", lambda all_: all_["capsules"][0].update(secret="00" * 16)),
+    "O4": ("oblivious", lambda all_: all_["messages"][0].update(content="00")),
+    "O5": (
+        "oblivious",
+        lambda all_: all_["forged"][0].update(answer=all_["capsules"][1]["answer"]),
+    ),
 }
 
 
@@ -232,22 +260,25 @@ def test_this_shuffler_conforms(shuffler: Running) -> None:
     closed = shuffler.opened(load_task(2))
     shuffler.operator.abort(closed.digest, "enough")
     early = shuffler.opened(load_task(4), opens="2080-01-01T00:00:00Z", lasts=3_000_000_000)
-    plain = shuffler.opened(load_task(5))
+    plain = shuffler.opened(load_task(5), oblivious=True)
+    by_tokens = shuffler.opened(load_task(7), **issuer_terms())
+    tokens = [new_token(by_tokens) for _ in range(2)]
     runs = [
         list(check_server(ticketed.url, ticketed, is_sending=True, tickets=tickets[:2])),
         list(check_server(closed.url, closed)),
         list(check_server(early.url, early)),
         list(check_server(plain.url, plain, is_sending=True)),
+        list(check_server(by_tokens.url, by_tokens, is_sending=True, tickets=tokens)),
     ]
-    assert [failed(lines) for lines in runs] == [[]] * 4
+    assert [failed(lines) for lines in runs] == [[]] * 5
     checked = {number for lines in runs for number, each in results(lines).items() if each == "ok"}
     expected = {number for number, each in REQUIREMENTS.items() if "server" in each.modes}
     assert expected - checked <= {"H12"}
-    assert shuffler.operator.status(plain.digest)["reports"] == 2
+    assert shuffler.operator.status(plain.digest)["reports"] == 3  # one of them in a capsule
     assert shuffler.operator.status(ticketed.digest)["reports"] == 2
     quiet = list(check_server(plain.url, plain))
     assert (results(quiet)["H9"], results(quiet)["H5"]) == ("not run", "ok")
-    assert shuffler.operator.status(plain.digest)["reports"] == 2
+    assert shuffler.operator.status(plain.digest)["reports"] == 3  # one of them in a capsule
 
 
 @pytest.mark.thorough
@@ -288,8 +319,11 @@ def test_the_javascript_client_follows_the_vectors(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("SPEC_VECTORS", str(VECTORS))
-    shown = run("node", "--test", "test/spec.test.mjs", cwd=javascript)
-    assert "# pass 3" in shown
+    published = ROOT / "tests" / "collection" / "rfc_token_vectors.json"
+    monkeypatch.setenv("TOKEN_VECTORS", str(published))
+    words = [f"test/{name}.test.mjs" for name in ("spec", "tokens", "oblivious")]
+    shown = run("node", "--test", *words, cwd=javascript)
+    assert "# pass 13" in shown
     assert "# skipped 0" in shown
 
 
@@ -335,7 +369,7 @@ def test_the_java_client_follows_the_vectors(java: BuiltClient, tmp_path: Path) 
     answers = java.ask(tmp_path, *requests)
     assert answers[: len(expected)] == expected
     for case, answer in zip(served, answers[len(expected) :], strict=True):
-        if "requirement" in case:
+        if "requirement" in case or '"issuer"' in case["served"]:  # it asks no issuer for tokens
             assert isinstance(answer, str), case["name"]
         else:
             assert answer[3] == case["report_size"]

@@ -26,6 +26,43 @@ def test_the_examples_are_read(question: str) -> None:
     assert asked("number", {"question": question}).request.query == READ[question]
 
 
+def test_totals_of_items_are_read_and_written() -> None:
+    request = asked("items", {"question": "total", "distance": "2"}).request
+    users = ms.Users(ms.Space(ms.Integers(0, 23, "hours")), 10)
+    assert request.query == ms.UserLinearQuery.total(users)
+    assert ("--query", "user-total") in request.to_command()
+    for typed, field, words in (
+        ({"items": ""}, "items", "one item more would change a total"),
+        ({"item": "label"}, "item", "of a total, or above a threshold, is a whole number"),
+        ({"item": "square"}, "item", "of a total, or above a threshold, is a whole number"),
+    ):
+        with pytest.raises(FieldErrors) as wrong:
+            asked("items", {"question": "total", **typed})
+        assert words in wrong.value.sentences[field]
+
+
+def test_shares_of_items_above_are_read_and_written() -> None:
+    users = ms.users_of(ms.Integers(0, 23, "hours"))
+    typed = {"question": "share-above", "items": "", "thresholds": "5, 11", "distance": "2"}
+    request = asked("items", typed).request
+    assert request.query == ms.UserLinearQuery.share_above(users, (5, 11), 4)
+    options = request.to_command()
+    assert {("--query", "user-share-above"), ("--at", "5,11"), ("--fade", "4")} <= set(options)
+    assert "ms.UserLinearQuery.share_above(" in request.to_python()
+    for name, words in (("thresholds", "30"), ("thresholds", "9, 5"), ("fade", "0.5")):
+        with pytest.raises(FieldErrors) as wrong:
+            asked("items", {**typed, name: words})
+        assert name in wrong.value.sentences
+
+
+@pytest.mark.thorough
+def test_a_dry_run_of_totals_is_drawn_on_the_range_of_totals() -> None:
+    result = load_result("items", {"question": "total", "distance": "2", "users": "300"})
+    assert "--query user-total" in command(result)
+    private = trial(result, None, (), "", "").private
+    assert "on the range from 0 to 230 hours" in str(private)
+
+
 RECORDS = {
     "means": ms.Means(["bus", "train", "bike"], ms.Integers(1, 5)),
     "sets": ms.Sets(["tea", "coffee", "milk", "water"], 2),

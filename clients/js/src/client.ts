@@ -1,15 +1,15 @@
 /** Taking part: randomize once, seal, write down, send until it is stored. */
 import { Collection } from './collection.js';
 import type { Value } from './inputs.js';
-import { BrowserOutbox, type Entry, type Outbox } from './outbox.js';
+import { BrowserOutbox, type Change, type Entry, type Outbox } from './outbox.js';
 import { numbersOf, payloadsOf } from './report.js';
 import { type Bytes, bytesOf, Sealer } from './sealing.js';
+import { type Spent, spentOf } from './spent.js';
 import { Words } from './words.js';
 
 const FIRST_PAUSE = 500;
 const LONGEST_PAUSE = 30_000;
 const PRIVATELY: RequestInit = { credentials: 'omit', referrerPolicy: 'no-referrer', cache: 'no-store', redirect: 'error' };
-const TICKET = /^[0-9a-f]{32}$/;
 
 export interface Options {
   /** Where a sealed report waits; in Node give a FolderOutbox. */
@@ -19,6 +19,8 @@ export interface Options {
   ask?: typeof fetch;
   /** How long a report that cannot be delivered is sent again, in milliseconds; it stays in the outbox. */
   patience?: number;
+  /** Why a new report would go over a limit of the person, or ''. It is asked in the transaction that stores the report. */
+  over?: (spent: Spent, ledger: readonly object[]) => string;
 }
 
 /** A report was not stored. `again`: it waits in the outbox, and `send` may be called later; what it holds does not change. */
@@ -59,6 +61,8 @@ export class Client {
   readonly #outbox: Outbox;
   readonly #ask: typeof fetch;
   readonly #patience: number;
+  readonly #user: string;
+  readonly #over: Options['over'];
   readonly key: string;
 
   constructor(
@@ -68,7 +72,9 @@ export class Client {
     this.#outbox = options.outbox ?? new BrowserOutbox();
     this.#ask = options.ask ?? ((...request) => fetch(...request));
     this.#patience = options.patience ?? 60_000;
-    this.key = JSON.stringify([collection.task, collection.terms.round, options.user ?? '']);
+    this.#user = options.user ?? '';
+    this.#over = options.over;
+    this.key = JSON.stringify([collection.task, collection.terms.round, this.#user]);
   }
 
   /** The client of a collection that a shuffler serves, if its bytes have the digest that was pinned. */
@@ -82,9 +88,9 @@ export class Client {
   }
 
   /** Reads the entry and writes what `change` makes of it, with nobody else in between. */
-  async #update(change: (entry: Entry | undefined) => Entry | undefined): Promise<Entry | undefined> {
+  async #update(change: Change): Promise<Entry | undefined> {
     const isMine = (entry: Entry | undefined) => !entry || entry.collection === this.collection.digest;
-    const entry = known(await this.#outbox.update(this.key, (found) => (isMine(found) ? change(known(found)) : undefined)));
+    const entry = known(await this.#outbox.update(this.key, (found, ledger) => (isMine(found) ? change(known(found), ledger) : undefined)));
     if (!isMine(entry)) {
       throw new NotSent('A report was made here for another collection of the same question and round; both together would tell more than is promised.', false);
     }
@@ -125,9 +131,12 @@ export class Client {
     const report = await sealer.report(boxes, admitted);
     if (report.length !== this.collection.reportSize) throw new RangeError('the report has a length that it should not have');
     const due = Date.now() + (delay ? Number(words.below(BigInt(1000 * delay + 1))) : 0);
-    const mine: Entry = { collection: this.collection.digest, state: 'made', report, boxes: admitted.length ? boxes : null, due, at: Date.now() };
+    const spent = spentOf(this.collection, this.#user);
+    const mine: Entry = { collection: this.collection.digest, state: 'made', report, boxes: admitted.length ? boxes : null, due, at: Date.now(), spent };
+    let over: string | undefined;
     // another window may have been first: then its report is the one
-    const stored = await this.#update((entry) => (entry ? undefined : mine));
+    const stored = await this.#update((entry, ledger) => (entry || (over = this.#over?.(spent, ledger?.() ?? [])) ? undefined : mine));
+    if (over) throw new NotSent(over, false);
     return isSame(stored?.report, report) ? { numbers, payloads } : null;
   }
 
@@ -141,9 +150,10 @@ export class Client {
   }
 
   #ticket(ticket: string): Bytes {
-    if (!this.collection.terms.ticket) return new Uint8Array();
+    const size = this.collection.terms.ticket;
+    if (!size) return new Uint8Array();
     const digits = ticket.trim().toLowerCase();
-    if (!TICKET.test(digits)) throw new NotSent('A ticket is 32 letters and digits, 0 to 9 and a to f.', true);
+    if (digits.length !== 2 * size || /[^0-9a-f]/.test(digits)) throw new NotSent('A ticket is 32 letters and digits, 0 to 9 and a to f.', true);
     return bytesOf(digits);
   }
 
@@ -155,7 +165,7 @@ export class Client {
   async decline(): Promise<boolean> {
     const nothing = { collection: this.collection.digest, report: null, boxes: null, due: 0, at: Date.now() };
     const entry = await this.#update((found) =>
-      found && !found.report ? undefined : { ...nothing, state: 'declined', tried: found?.state === 'sending' },
+      found && !found.report ? undefined : { ...nothing, spent: found?.spent, state: 'declined', tried: found?.state === 'sending' },
     );
     if (entry?.state === 'sent') throw new NotSent('The report was sent already.', false);
     return !entry?.tried;

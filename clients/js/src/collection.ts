@@ -22,14 +22,18 @@ export interface Terms {
   payload: number;
   /** How many piles there are that are mixed apart, if there are. */
   piles?: number;
-  ticket: 0 | 16;
+  /** The key of the gateway for reports through a relay, if there is one; see oblivious.ts. */
+  gateway?: string;
+  ticket: 0 | 16 | 354;
   hops: readonly (Party & { url: string })[];
   analyst: Party;
   opens: string;
   closes: string;
   extends: string;
   delay: number;
-  admission: 'open' | 'tickets';
+  admission: 'open' | 'tickets' | 'tokens';
+  /** Who gives each person one token; such collections are for `metricshuffle-client/tokens`. */
+  issuer?: Party & { url: string };
   minimum: number;
   maximum: number;
 }
@@ -60,7 +64,7 @@ export class Collection {
     } catch {
       throw new CollectionError('This is not a collection: it cannot be read.');
     }
-    if (terms.format !== FORMAT + (terms.piles ? 2 : 1) || terms.suite !== SUITE || typeof task !== 'string') {
+    if (terms.format !== FORMAT + (terms.piles || terms.issuer || terms.gateway ? 2 : 1) || terms.suite !== SUITE || typeof task !== 'string') {
       throw new CollectionError('This collection is of another kind than this client knows; use a newer one.');
     }
     const collection = new Collection(digest, terms, task);
@@ -83,11 +87,10 @@ export class Collection {
 
   /** The lengths of what is sealed must be those of what the recipe makes. */
   #check(): void {
-    const { hops, analyst, recipe, messages, payload, piles: apart = 0, ticket, admission, opens, closes, extends: last, minimum, maximum } = this.terms;
-    const hasTickets = ticket === 16 && admission === 'tickets';
+    const { hops, analyst, recipe, messages, payload, piles: apart = 0, ticket, admission, issuer, opens, closes, extends: last, minimum, maximum } = this.terms;
     if (
       !Array.isArray(hops) || hops.length < 1 || hops.length > 8 || new Set([analyst, ...hops].map(({ key }) => key)).size <= hops.length ||
-      !(hasTickets || (ticket === 0 && admission === 'open')) || !(opens < closes && closes <= last) || minimum > maximum
+      ticket !== { open: 0, tickets: 16, tokens: 354 }[admission] || !issuer !== (admission !== 'tokens') || !(opens < closes && closes <= last) || minimum > maximum
     ) {
       throw new CollectionError('This collection is invalid; do not take part.');
     } // prettier-ignore

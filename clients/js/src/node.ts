@@ -2,7 +2,7 @@
 import { createHash, randomBytes } from 'node:crypto';
 import { link, mkdir, open, readFile, stat, truncate, unlink } from 'node:fs/promises';
 import { join } from 'node:path';
-import type { Entry, Outbox } from './outbox.js';
+import type { Change, Entry, Outbox } from './outbox.js';
 
 /** Undefined instead of an error of this kind. */
 async function unless<Value>(code: string, act: Promise<Value>): Promise<Value | undefined> {
@@ -45,7 +45,7 @@ export class FolderOutbox implements Outbox {
     }
   }
 
-  async update(key: string, change: (entry: Entry | undefined) => Entry | undefined): Promise<Entry | undefined> {
+  async update(key: string, change: Change): Promise<Entry | undefined> {
     for (;;) {
       const { number, entry } = await this.#last(key);
       const changed = change(entry);

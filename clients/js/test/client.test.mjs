@@ -333,3 +333,34 @@ test('keys that keep no secret seal nothing', async () => {
   }
   await assert.rejects(Sealer.of(new Uint8Array(32), [new Uint8Array(31)]), /cannot seal/);
 });
+
+test('what a report can reveal is written with it, stays when it is declined, and asks at limits', async (context) => {
+  const folder = await mkdtemp(join(tmpdir(), 'outbox-'));
+  context.after(() => rm(folder, { recursive: true }));
+  const guarantee = (epsilon) => ({ epsilon, delta: 0, distance: 5, unit: 'kcal', shape: 'flat', protects: "one user's items", between: 'values', trust: { honest_reports: 30 } });
+  const task = JSON.stringify({ digest: 'a'.repeat(64), rounds: 2, guarantee: guarantee(0.5), if_shuffler_colludes: guarantee(null) });
+  const collection = async (round) => {
+    const made = await served(numbers, { task, round });
+    return Collection.read(made.bytes, made.digest);
+  };
+  const outbox = new FolderOutbox(folder);
+  const ask = async () => new Response(JSON.stringify({ phase: 'open', reason: '' }));
+  const asked = [];
+  const over = (spent) => (asked.push(spent), asked.length > 1 ? 'That is over your limit.' : '');
+  const first = new Client(await collection(1), { outbox, ask, over, user: 'Ada' });
+  assert.ok(await first.prepare(7));
+  const loss = (epsilon) => ({ epsilon, delta: 0, distance: 5, shape: 'flat' });
+  const spent = (await first.entry()).spent;
+  const { day, ...others } = spent;
+  assert.match(day, /^20\d\d-\d\d-\d\d$/);
+  assert.deepEqual(others, {
+    user: 'Ada', task: 'a'.repeat(64), analyst: '', round: 1, unit: 'kcal', moves: "values of a person's items", rounds: 2,
+    local: loss(null), shuffled: loss(0.5), honest: 30,
+  }); // prettier-ignore
+  assert.equal(await first.decline(), true);
+  assert.deepEqual((await first.entry()).spent, spent);
+  const second = new Client(await collection(2), { outbox, ask, over, user: 'Ada' });
+  await assert.rejects(second.prepare(7), { name: 'NotSent', message: 'That is over your limit.' });
+  assert.equal(await second.entry(), undefined);
+  assert.deepEqual(asked.map(({ round }) => round), [1, 2]);
+});

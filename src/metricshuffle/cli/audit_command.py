@@ -219,7 +219,7 @@ def read_batches(task: Task, places: list[Path], option: str) -> list[Shuffled]:
 
 
 def _shuffled_batch(task: Task, data: bytes) -> Shuffled:
-    """Return the batch in a shuffled file, or the one behind a release."""
+    """Return the batch in a shuffled file, or that of a release."""
     if not data.lstrip().startswith(b"{"):
         return task.read_shuffled(data)
     from metricshuffle.tasks.release import Release

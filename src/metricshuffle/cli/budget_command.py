@@ -1,4 +1,7 @@
-"""`metricshuffle budget`: recorded releases per group of people, and their privacy cost."""
+"""`metricshuffle budget`: recorded releases per group of people, and their privacy cost.
+
+With an outbox, the reports of one person instead (device_budget).
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from metricshuffle.cli.device_budget import (
+    AgreedBefore,
+    DeviceLimits,
+    DeviceOutbox,
+    DeviceUser,
+    ForgetLedger,
+    show_device_budget,
+)
 from metricshuffle.cli.shared_options import Json, load_task
 from metricshuffle.errors import InputError
 
@@ -33,13 +44,32 @@ def budget(
             help="Show only this group of people; all groups if left out.",
         ),
     ] = None,
+    outbox: DeviceOutbox = None,
+    user: DeviceUser = None,
+    limit: DeviceLimits = None,
+    forget: ForgetLedger = False,
+    yes: AgreedBefore = False,
     as_json: Json = False,
 ) -> None:
-    """Analyst: show the rounds used and left of every task, and the joint epsilon of all tasks.
+    """Show what was spent: by an analyst's releases, or by the reports in your own outbox.
 
-    Releases without --people are about everybody and count for every group. Groups with different
-    names must have no member in common; this cannot be checked. Every task is verified first.
+    Analyst: the rounds used and left of every task, and the joint epsilon of all tasks. Releases
+    without --people are about everybody and count for every group. Groups with different names must
+    have no member in common; this cannot be checked. Every task is verified first.
+
+    With --outbox: what your reports can reveal together, by unit of distance, and your limits.
+    Reports count from the moment they are made, also those that you declined.
     """
+    if outbox is not None or user is not None or limit or forget:
+        if files or people is not None:
+            raise InputError(
+                "--outbox, --user, --limit and --forget are about your own reports, and LEDGER and "
+                "--people about an analyst's releases; give one or the other."
+            )
+        show_device_budget(outbox, user or "", limit or [], forget=forget, yes=yes, as_json=as_json)
+        return
+    if yes:
+        raise InputError("--yes belongs to --forget.")
     import json
 
     from metricshuffle.cli.console import say, screen, show_progress
@@ -102,6 +132,7 @@ def _ledgers_here() -> list[LedgerContent]:
 def _notes(path: Path) -> list[LedgerContent]:
     """Read a ledger, or the records of a plan or task in all ledgers next to it."""
     from metricshuffle.cli.console import note
+    from metricshuffle.collection.client.outbox import APPLICATION
     from metricshuffle.files import read_bytes
     from metricshuffle.planning.costs.release_ledger import (
         BUDGET_FORMAT,
@@ -112,6 +143,8 @@ def _notes(path: Path) -> list[LedgerContent]:
     from metricshuffle.tasks.shuffle import SQLITE_HEADER
 
     start = read_bytes(path)
+    if start.startswith(SQLITE_HEADER) and start[68:72] == APPLICATION.to_bytes(4):
+        raise InputError(f"{path} is an outbox, with reports of your own; give --outbox {path}.")
     if (
         path.suffix == ".ledger"
         or start.startswith(SQLITE_HEADER)

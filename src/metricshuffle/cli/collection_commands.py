@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 import typer
 
 from metricshuffle.cli.collection_options import (
+    Addresses,
     AdmissionWord,
     AnalystPublic,
     AskedBy,
@@ -19,8 +20,11 @@ from metricshuffle.cli.collection_options import (
     Colluders,
     Delay,
     Extends,
+    IssuerFile,
     KeyFolders,
+    ObliviousHttp,
     Opens,
+    OwnServers,
     Retention,
     Round,
     RunBy,
@@ -45,8 +49,9 @@ from metricshuffle.cli.shared_options import (
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from metricshuffle.collection.adder.sum_terms import AnyCollection
     from metricshuffle.collection.operator.control_api import Opening, Operator
-    from metricshuffle.collection.terms import Admission, Collection
+    from metricshuffle.collection.terms import Admission
 
 Action = Annotated[
     str,
@@ -81,17 +86,22 @@ def open_collection(
     admission: AdmissionWord = "open",
     tickets: Tickets = None,
     tickets_file: TicketsFile = None,
+    issuer: IssuerFile = None,
     split: Split = 1,
     delay: Delay = "0s",
     retention: Retention = "30d",
     asked_by: AskedBy = "",
     run_by: RunBy = None,
     same_person: SamePerson = False,
+    address: Addresses = None,
+    oblivious: ObliviousHttp = False,
     keys: KeyFolders = None,
     token_file: TokenFiles = None,
     as_json: Json = False,
 ) -> None:
     """Operator: open a collection for a plan and write its public file.
+
+    For a plan that trusts an aggregator, the servers are 2 to 5 adders (serve --role adder).
 
     Participants compare the digest of that file. Reports are accepted until the closing time. The
     collection is then sealed if it has enough reports: the honest ones that the plan relies on, and
@@ -100,6 +110,7 @@ def open_collection(
     """
     import time
 
+    from metricshuffle.collection.issuer.token_issuer import read_issuer
     from metricshuffle.collection.keys import analyst_of
     from metricshuffle.collection.operator.control_api import (
         Opening,
@@ -111,7 +122,11 @@ def open_collection(
 
     task = load_task(plan_file)
     now = time.time()
-    choice("admission", admission, ("open", "tickets"))
+    choice("admission", admission, ("open", "tickets", "tokens"))
+    if (admission == "tokens") != (issuer is not None):
+        raise InputError(
+            "--admission tokens and --issuer FILE belong together: give both, or none."
+        )
     if (admission == "tickets") != (tickets is not None) or (tickets is None) != (
         tickets_file is None
     ):
@@ -136,14 +151,20 @@ def open_collection(
         parts=split,
         admission=cast("Admission", admission),
         tickets=tickets or 0,
+        issuer=None if issuer is None else read_issuer(issuer),
         apart=not same_person,
+        oblivious=oblivious,
     )
     servers = [validate_address(address, "--server") for address in server]
     names = list(run_by or [""] * len(servers))
     if len(names) != len(servers):
         raise InputError(f"--run-by must be given once for each --server, {len(servers)} times.")
+    addresses = [validate_address(url, "--address") for url in address or ()]
+    if len(addresses) not in (0, len(servers)):
+        raise InputError(f"--address must be given once for each --server, {len(servers)} times.")
     files = _files(plan_file, output, tickets_file, split)
-    _show_opened(_opened(opening, make_operators(servers, keys, token_file), names, files), as_json)
+    operators = make_operators(servers, keys, token_file, addresses)
+    _show_opened(_opened(opening, operators, names, files), as_json)
 
 
 def _files(
@@ -181,13 +202,24 @@ def _opened(
     from metricshuffle.collection.operator.control_api import check_round_is_free
 
     with show_progress("Opening") as progress:
+        opening.check_servers(len(operators))
         opening.task.verify()  # people must not be asked under a false guarantee
         check_round_is_free(operators, opening)
         collections = []
+        if opening.sums:
+            adders = [
+                operator.new_adder(name) for operator, name in zip(operators, names, strict=True)
+            ]
+            new_sum = opening.sum_collection(adders)
+            [(output, tickets_file)] = files
+            return [_send_collection(opening, operators, new_sum, output, tickets_file)]
         for part in range(1, opening.parts + 1):
             progress(f"part {part} of {opening.parts}")
-            hops = [operator.new_hop(name) for operator, name in zip(operators, names, strict=True)]
-            collections.append(opening.collection(part, hops))
+            made = [
+                operator.new_gateway_hop(name)
+                for operator, name in zip(operators, names, strict=True)
+            ]
+            collections.append(opening.collection(part, [hop for hop, _ in made], made[0][1]))
         return [
             _send_collection(opening, operators, collection_made, output, tickets_file)
             for collection_made, (output, tickets_file) in zip(collections, files, strict=True)
@@ -197,16 +229,17 @@ def _opened(
 def _send_collection(
     opening: Opening,
     operators: Sequence[Operator],
-    collection_made: Collection,
+    collection_made: AnyCollection,
     output: Path,
     tickets_file: Path | None,
 ) -> dict[str, Any]:
-    """Open one part at all shufflers.
+    """Open one part at all shufflers, or a sum at all adders.
 
     Tickets and the collection are written to disk before any shuffler receives them. Both
     files are removed if a shuffler rejects the collection. They are kept if a shuffler does not
     answer, because the collection may be open.
     """
+    from metricshuffle.collection.adder.sum_terms import SumTerms
     from metricshuffle.collection.keys import write_secret
     from metricshuffle.collection.operator.control_api import NoAnswerError, open_at_all_hops
     from metricshuffle.errors import InputError
@@ -233,13 +266,17 @@ def _send_collection(
             f"{output} shows its state."
         )
     terms = collection_made.terms
-    browser = collection_made.terms.recipe.get("browser", True)
+    recipe = {} if isinstance(terms, SumTerms) else terms.recipe
+    browser = recipe.get("browser", not isinstance(terms, SumTerms))
+    why_not = "A browser does not send shares to several adders."
+    witnesses = [] if isinstance(terms, SumTerms) else [hop.witness for hop in terms.hops]
     return {
         "digest": collection_made.digest,
         "output": str(output),
         "tickets_file": None if tickets_file is None else str(tickets_file),
         "join": f"{terms.hops[0].url}/join/{collection_made.digest}" if browser else None,
-        "why_not_join": "" if browser else str(terms.recipe.get("why", "")),
+        "why_not_join": "" if browser else str(recipe.get("why", why_not)),
+        "gateway": getattr(terms, "gateway", "") or None,
         "minimum": terms.minimum,
         "maximum": terms.maximum,
         "opens": terms.opens,
@@ -248,10 +285,10 @@ def _send_collection(
         "round": terms.round,
         "split": list(terms.split),
         "witnesses": [
-            {"url": hop.witness.url, "key": hop.witness.key}
-            for hop in terms.hops
-            if hop.witness is not None
+            {"url": witness.url, "key": witness.key} for witness in witnesses if witness is not None
         ],
+        "issuer": None if terms.issuer is None else terms.issuer.url,
+        "delay": terms.delay,
         "title": opening.task.title,
         "question": opening.task.question,
     }
@@ -286,6 +323,11 @@ def _show_opened(opened: Sequence[dict[str, Any]], as_json: bool) -> None:
                 f"  is countersigned by the witness {witness['url']}, whose key is {witness['key']}"
                 for witness in summary["witnesses"]
             ),
+            *(
+                [f"  takes reports through relays; the key of its gateway is {summary['gateway']}"]
+                if summary["gateway"]
+                else []
+            ),
             f"  can be joined at {summary['join']}"
             if summary["join"]
             else f"  is for the Python client: {summary['why_not_join']}",
@@ -302,7 +344,17 @@ def _show_opened(opened: Sequence[dict[str, Any]], as_json: bool) -> None:
             "This collection does not say what people are asked; plan with --question to show "
             "it on the page to take part on and elsewhere."
         )
-    if opened[0]["tickets_file"] is None:
+    if issuer := opened[0]["issuer"]:
+        note(
+            f"{issuer} learns who takes part, and when they ask for a token. Together with the "
+            "first shuffler it may tell by time who sent what, if people send soon after they ask "
+            + (
+                f"(reports wait a random part of {opened[0]['delay']:,} seconds)."
+                if opened[0]["delay"]
+                else "(reports do not wait; see --delay)."
+            )
+        )
+    elif opened[0]["tickets_file"] is None:
         note(
             "Anybody may send reports, even a program that fills the collection in minutes: "
             f"after {opened[0]['maximum']:,} reports all others are rejected. --admission "
@@ -313,12 +365,13 @@ def _show_opened(opened: Sequence[dict[str, Any]], as_json: bool) -> None:
 
 def status(
     collection_file: CollectionFile,
+    server: OwnServers = None,
     keys: KeyFolders = None,
     token_file: TokenFiles = None,
     as_json: Json = False,
 ) -> None:
     """Operator: show the state of a collection and its number of reports."""
-    loaded, operators = _load_with_operators(collection_file, keys, token_file)
+    loaded, operators = _load_with_operators(collection_file, server, keys, token_file)
     _show([operator.status(loaded.digest) for operator in operators], loaded, as_json)
 
 
@@ -327,6 +380,7 @@ def abort(
     reason: Annotated[
         str, typer.Option("--reason", metavar="TEXT", help="Reason for aborting, which is public.")
     ] = "no reason given",
+    server: OwnServers = None,
     keys: KeyFolders = None,
     token_file: TokenFiles = None,
     as_json: Json = False,
@@ -335,37 +389,40 @@ def abort(
 
     The round counts as used, because people have reported.
     """
-    loaded, operators = _load_with_operators(collection_file, keys, token_file)
+    loaded, operators = _load_with_operators(collection_file, server, keys, token_file)
     _show([operator.abort(loaded.digest, reason) for operator in operators], loaded, as_json)
 
 
 def purge(
     collection_file: CollectionFile,
+    server: OwnServers = None,
     keys: KeyFolders = None,
     token_file: TokenFiles = None,
     as_json: Json = False,
 ) -> None:
     """Operator: destroy the released messages once the analyst has them."""
-    loaded, operators = _load_with_operators(collection_file, keys, token_file)
+    loaded, operators = _load_with_operators(collection_file, server, keys, token_file)
     _show([operator.purge(loaded.digest) for operator in operators], loaded, as_json)
 
 
 def _load_with_operators(
-    file: Path, keys: KeyFolders, token_file: TokenFiles
-) -> tuple[Collection, list[Operator]]:
+    file: Path, server: OwnServers, keys: KeyFolders, token_file: TokenFiles
+) -> tuple[AnyCollection, list[Operator]]:
     """Load the collection, and the operators of the shufflers for which there is a token.
 
     Tokens belong to the first shufflers of the chain, in order.
     """
-    from metricshuffle.collection.terms import Collection
+    from metricshuffle.collection.adder.sum_terms import load_any
+    from metricshuffle.collection.shuffler.server import validate_address
 
-    loaded = Collection.load(file)
-    hops = [hop.url for hop in loaded.terms.hops]
+    loaded = load_any(file)
     token_count = len(keys or ()) or len(token_file or ()) or 1
-    return loaded, make_operators(hops[:token_count], keys, token_file)
+    servers = [validate_address(url, "--server") for url in server or ()]
+    hops = [hop.url for hop in loaded.terms.hops[:token_count]]
+    return loaded, make_operators(servers or hops, keys, token_file)
 
 
-def _show(statuses: Sequence[dict[str, Any]], loaded: Collection, as_json: bool) -> None:
+def _show(statuses: Sequence[dict[str, Any]], loaded: AnyCollection, as_json: bool) -> None:
     """Print the state at each shuffler."""
     from metricshuffle.cli.console import say, screen
     from metricshuffle.tasks.wording import wording_lines
@@ -377,9 +434,10 @@ def _show(statuses: Sequence[dict[str, Any]], loaded: Collection, as_json: bool)
         print(json.dumps(first | ({"hops": list(statuses)} if len(statuses) > 1 else {})))
         return
     say(screen(), *wording_lines(task.title, task.question))
-    for status, hop in zip(statuses, loaded.terms.hops, strict=False):
+    urls = [hop.url for hop in loaded.terms.hops]
+    for status, url in zip(statuses, urls, strict=False):
         lines = [
-            f"{loaded.digest[:16]} at {hop.url}: "
+            f"{loaded.digest[:16]} at {url}: "
             f"{status['state']}{': ' + status['reason'] if status['reason'] else ''}"
         ]
         if status["state"] == "open":
@@ -396,10 +454,10 @@ def _show(statuses: Sequence[dict[str, Any]], loaded: Collection, as_json: bool)
         if status.get("leases"):
             lines.append(f"  {status['leases']}")
         if status["people"] is not None:
-            lines.append(
-                f"  {status['people']:,} people, and {status['left_out']:,} left out "
-                "because they shared a box"
-            )
+            line = f"  {status['people']:,} people"
+            if "left_out" in status:  # adders leave nobody out
+                line += f", and {status['left_out']:,} left out because they shared a box"
+            lines.append(line)
         if status["trouble"]:
             lines.append(f"  does not go on: {status['trouble']}")
         say(screen(), *lines)

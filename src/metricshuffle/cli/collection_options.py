@@ -27,8 +27,41 @@ Servers = Annotated[
         "--server",
         metavar="URL",
         help=(
-            "Public address of the shuffler, like https://shuffler.example; for a chain, "
-            "repeat it in the order reports take."
+            "Address of the shuffler, like https://shuffler.example; for a chain, repeat it in "
+            "the order reports take."
+        ),
+    ),
+]
+Addresses = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--address",
+        metavar="URL",
+        help=(
+            "Address at which people and analyst reach the shuffler, if it is not that of "
+            "--server: of a proxy before it, or before its edges; for a chain, repeat it for each "
+            "shuffler."
+        ),
+    ),
+]
+OwnServers = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--server",
+        metavar="URL",
+        help=(
+            "Address at which the operator reaches the shuffler, if it is not that of the "
+            "collection; for a chain, repeat it for each shuffler."
+        ),
+    ),
+]
+ObliviousHttp = Annotated[
+    bool,
+    typer.Option(
+        "--oblivious",
+        help=(
+            "Let participants also send through a relay (Oblivious HTTP, RFC 9458), so that the "
+            "shuffler does not learn their addresses."
         ),
     ),
 ]
@@ -135,8 +168,19 @@ AdmissionWord = Annotated[
     str,
     typer.Option(
         "--admission",
-        metavar="open|tickets",
-        help="Who may report: everybody (open), or only people with a ticket (tickets).",
+        metavar="open|tickets|tokens",
+        help=(
+            "Who may report: everybody (open), only people with a ticket (tickets), or only "
+            "people with a token of another party, the issuer (tokens)."
+        ),
+    ),
+]
+IssuerFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--issuer",
+        metavar="FILE",
+        help="Public file of the issuer of tokens, with a key for this collection alone.",
     ),
 ]
 Tickets = Annotated[
@@ -195,9 +239,12 @@ SamePerson = Annotated[
 
 
 def make_operators(
-    servers: Sequence[str], keys: Sequence[Path] | None, token_files: Sequence[Path] | None
+    servers: Sequence[str],
+    keys: Sequence[Path] | None,
+    token_files: Sequence[Path] | None,
+    addresses: Sequence[str] = (),
 ) -> list[Operator]:
-    """Return the operator of each shuffler, in order."""
+    """Return the operator of each shuffler, in order; `addresses` are public ones, if any."""
     from metricshuffle.collection.operator.control_api import Operator
 
     tokens = _tokens(list(keys or ()), list(token_files or ()))
@@ -211,7 +258,8 @@ def make_operators(
             f"the operator needs {needed}: give --keys FOLDER or --token-file FILE, or set "
             f"{TOKEN_VARIABLE}."
         )
-    return [Operator(server, token) for server, token in zip(servers, tokens, strict=True)]
+    public = addresses or [""] * len(servers)
+    return [Operator(*parts) for parts in zip(servers, tokens, public, strict=True)]
 
 
 def _tokens(keys: list[Path], token_files: list[Path]) -> list[str]:

@@ -32,7 +32,7 @@ def complete_labels(context: typer.Context, incomplete: str) -> list[str]:
 
 
 def _files_before(context: typer.Context) -> list[Path]:
-    """Files among the words of the command, the last one first."""
+    """Files among the words of the command, the last file first."""
     # Without a value for the option before the cursor, click leaves the words unparsed.
     words = (*context.params.values(), *context.args)
     return [Path(word) for word in reversed(words) if isinstance(word, str | Path)]

@@ -26,9 +26,11 @@ from metricshuffle.cli.doctor_command import doctor
 from metricshuffle.cli.estimate_command import estimate
 from metricshuffle.cli.examples import examples_text
 from metricshuffle.cli.explain_command import explain
+from metricshuffle.cli.issuer_commands import issuer
 from metricshuffle.cli.join_page_command import join_page
 from metricshuffle.cli.map_command import map_release
 from metricshuffle.cli.migrate_command import migrate
+from metricshuffle.cli.mix_command import mix
 from metricshuffle.cli.new_command import new
 from metricshuffle.cli.plan_command import plan
 from metricshuffle.cli.plugins import COMMANDS, add_installed_commands
@@ -215,6 +217,7 @@ for name, command in (
     ("doctor", doctor),
     ("serve", serve),
     ("migrate", migrate),
+    ("mix", mix),
     ("web", web),
     ("submit", submit),
     ("collect", collect),
@@ -224,6 +227,7 @@ for name, command in (
 app.add_typer(users, name="users")
 app.add_typer(collection, name="collection")
 app.add_typer(analyst, name="analyst")
+app.add_typer(issuer, name="issuer")
 app.add_typer(conform, name="conform")
 add_installed_commands(app, entry_points(group=COMMANDS))
 for prefix, group in (

@@ -77,6 +77,7 @@ def conform_server(
     Without --send nothing is stored. Run it again after the closing time to check what is answered
     then.
     """
+    from metricshuffle.collection.adder.sum_terms import without_sums
     from metricshuffle.collection.client.http_client import (
         fetch_collection,
         parse_collection_address,
@@ -87,7 +88,7 @@ def conform_server(
     from metricshuffle.files import read_bytes
 
     address, digest = parse_collection_address(url, None)
-    collection = run_sync(fetch_collection(address, digest))
+    [collection] = without_sums([run_sync(fetch_collection(address, digest))])
     lines = [] if ticket_file is None else read_bytes(ticket_file).split()
     tickets = [parse_ticket(line) for line in lines]
     _print_lines(check_server(address, collection, is_sending=send, tickets=tickets), as_json)

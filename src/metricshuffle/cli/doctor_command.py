@@ -65,6 +65,7 @@ EXTRAS: dict[str, tuple[tuple[str, ...], str]] = {
         "the shuffler over a network: serve, collection, join-page",
     ),
     "postgres": (("psycopg",), "serve --store postgresql://..."),
+    "objects": (("obstore",), "several mixers for large collections: serve --objects, mix"),
     "web": (
         (
             "starlette",
@@ -137,16 +138,29 @@ Database = Annotated[
 ]
 
 
-def doctor(store: Database = None, as_json: Json = False) -> None:
+Objects = Annotated[
+    str | None,
+    typer.Option(
+        "--objects",
+        metavar="URL",
+        help=(
+            "Instead of this machine, check an object store for mixers, by an object that is "
+            "written and deleted: file:///srv/spill or s3://bucket/prefix."
+        ),
+    ),
+]
+
+
+def doctor(store: Database = None, objects: Objects = None, as_json: Json = False) -> None:
     """Show which extras, browsers, databases and more are installed, and how to get the rest.
 
-    With --store, show which settings of a database should be changed; the exit code is 1 if there
-    are any.
+    With --store or --objects, show which settings of a database or an object store should be
+    changed; the exit code is 1 if there are any.
     """
     import json
 
-    if store is not None:
-        _check_database(store, as_json=as_json)
+    if store is not None or objects is not None:
+        _check_stores(store, objects, as_json=as_json)
         return
     parts = [*machine(), *compiled(), *extras(), *libraries(), *programs()]
     if as_json:
@@ -167,18 +181,29 @@ def doctor(store: Database = None, as_json: Json = False) -> None:
         say(console, *(f"  {part.name}: {part.get}" for part in missing))
 
 
-def _check_database(url: str, *, as_json: bool) -> None:
-    """Print which settings of a database should be changed."""
+def _check_stores(store: str | None, objects: str | None, *, as_json: bool) -> None:
+    """Print which settings of a database and of an object store should be changed."""
     import json
 
     from metricshuffle.cli.console import say, screen
-    from metricshuffle.collection.store.factory import database_warnings
 
-    warnings = database_warnings(url)
+    warnings = []
+    names = []
+    if store is not None:
+        from metricshuffle.collection.store.factory import database_warnings
+
+        warnings += database_warnings(store)
+        names.append("database")
+    if objects is not None:
+        from metricshuffle.collection.mixer.object_store import ObjectStore
+
+        warnings += ObjectStore(objects).setting_warnings()
+        names.append("object store")
     if as_json:
         print(json.dumps({"warnings": warnings}))
     else:
-        say(screen(), *(warnings or ["All settings of this database are as they should be."]))
+        fine = f"All settings of this {' and this '.join(names)} are as they should be."
+        say(screen(), *(warnings or [fine]))
     if warnings:
         raise typer.Exit(1)
 

@@ -35,7 +35,7 @@ EXAMPLES: dict[str, tuple[str, str]] = {
     ),
     "report": ("plan.json release.json", "plan.json --output plan.html"),
     "map": ("release.json --output answer.svg", "release.json --output answer.html"),
-    "budget": ("plan.json", "plan.json --json"),
+    "budget": ("plan.json", '--outbox my.outbox --limit "3 at 100 kcal in 30d"'),
     "simulate": ("plan.json --runs 100", "plan.json --runs 100 --seed 1 --json"),
     "audit": ("plan.json --batches 200", "plan.json --batches 200 --first 0 --second 100 --json"),
     "profile": (
@@ -95,9 +95,21 @@ EXAMPLES: dict[str, tuple[str, str]] = {
         f"confirm LEASE --server {_SERVER} --keys shuffler-keys",
         f"confirm LEASE --server {_SERVER} --keys shuffler-keys --json",
     ),
+    "issuer new": (
+        "issuer --url http://127.0.0.1:8461/token-request --tickets 100 --tickets-file tickets.txt",
+        "issuer-2 --url https://issuer.example/token-request --tickets 1e3 --tickets-file "
+        "tickets-2.txt --json",
+    ),
+    "issuer serve": ("issuer", "issuer --listen 127.0.0.1:8462 --json"),
     "migrate": (
         "--store postgresql://shuffler@localhost/shuffler",
         "--store postgresql://shuffler@localhost/shuffler --edge-role edge --json",
+    ),
+    "mix": (
+        "--store postgresql://shuffler@localhost/shuffler --objects file:///srv/spill "
+        "--keys shuffler-keys",
+        "--store postgresql://shuffler@localhost/shuffler --objects s3://spill/mixers "
+        "--keys shuffler-keys --log json",
     ),
     "conform vectors": ("docs/spec/vectors", "docs/spec/vectors --json"),
     "conform server": (
@@ -120,8 +132,8 @@ EXAMPLES: dict[str, tuple[str, str]] = {
 }
 """Arguments of two examples for each command, by its full name."""
 NEEDS_SERVER = frozenset(
-    {"new", "migrate", "serve", "web", "submit", "collect", "join-page"}
-    | {"conform server", "conform client"}
+    {"new", "migrate", "mix", "serve", "web", "submit", "collect", "join-page"}
+    | {"conform server", "conform client", "issuer serve"}
     | {
         f"collection {verb}"
         for verb in ("open", "status", "abort", "purge", "clock", "database", "lease")

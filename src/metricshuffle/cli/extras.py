@@ -19,6 +19,7 @@ MODULES = {
     "client": "httpx",
     "service": "granian",
     "postgres": "psycopg",
+    "objects": "obstore",
     "web": "starlette",
     "spark": "pyspark",
 }

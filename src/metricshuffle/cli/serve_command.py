@@ -14,6 +14,7 @@ import typer
 from metricshuffle.cli.shared_options import Json
 
 if TYPE_CHECKING:
+    from metricshuffle.collection.mixer.object_mixing import MixerSettings
     from metricshuffle.collection.shuffler.server import Listener
 
 Database = Annotated[
@@ -159,12 +160,13 @@ LogOption = Annotated[
     ),
 ]
 Role = Annotated[
-    Literal["all", "edge", "hub"],
+    Literal["all", "edge", "hub", "adder"],
     typer.Option(
         "--role",
         help=(
             "Run a whole shuffler, or one of the roles of a shuffler on several hosts: an edge "
-            "takes reports, the hub has the keys and drives collections."
+            "takes reports, the hub has the keys and drives collections. An adder sums shares for "
+            "plans that trust an aggregator."
         ),
     ),
 ]
@@ -222,6 +224,38 @@ Openers = Annotated[
     ),
 ]
 
+Objects = Annotated[
+    str | None,
+    typer.Option(
+        "--objects",
+        metavar="URL",
+        help=(
+            "Let mixers (`metricshuffle mix`) mix large collections over this object store: "
+            "file:///srv/spill or s3://bucket/prefix. An edge has none."
+        ),
+    ),
+]
+MixersFrom = Annotated[
+    int,
+    typer.Option(
+        "--mixers-from",
+        metavar="MESSAGES",
+        min=0,
+        help="Messages of a collection from which on mixers mix it, with --objects.",
+    ),
+]
+MixerNames = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--mixer",
+        metavar="SUBJECT",
+        help=(
+            "Hub: lease storage keys of sealed collections to the mixer whose identity has this "
+            "subject, like commonName=mixer1; may be repeated."
+        ),
+    ),
+]
+
 
 class Settings(TypedDict):
     """Settings that all roles have."""
@@ -237,6 +271,7 @@ class Settings(TypedDict):
     witness_for: tuple[str, ...]
     drain: float
     metrics: Listener | None
+    mixers: MixerSettings | None
 
 
 def serve(
@@ -262,17 +297,25 @@ def serve(
     lease: LeaseSeconds = 60,
     accept_loss: AcceptLoss = False,
     openers: Openers = 0,
+    objects: Objects = None,
+    mixers_from: MixersFrom = 10_000_000,
+    mixer: MixerNames = None,
     as_json: Json = False,
 ) -> None:
     """Operator: run a shuffler, which receives sealed reports, mixes them and releases them.
+
+    With --role adder, run one of the servers that sum the reports of a plan together.
 
     Reports are mixed at the closing time and released to the analyst. The shuffler can be stopped
     or killed at any time, and continues when it is started again. With --json, the first line
     contains the address and is printed once reports are accepted.
     """
     from metricshuffle.cli.console import print_error, say, screen
+    from metricshuffle.collection.adder.adder_server import AdderServer
     from metricshuffle.collection.edge.edge_server import EdgeServer, HubServer
     from metricshuffle.collection.hub.lease_server import LeaseIdentity
+    from metricshuffle.collection.mixer.object_mixing import MixerSettings
+    from metricshuffle.collection.mixer.object_store import ObjectStore
     from metricshuffle.collection.operator.control_api import parse_duration_option
     from metricshuffle.collection.shuffler.drain import checked_drain
     from metricshuffle.collection.shuffler.log_events import JsonLog
@@ -292,9 +335,14 @@ def serve(
     }
     needed = {
         "all": set(),
+        "adder": set(),
         "edge": {"--hub", "--identity", "--lease-ca"},
         "hub": {"--lease-listen", "--identity", "--lease-ca"},
     }[role]
+    if objects is not None and role == "edge":
+        raise InputError("--objects belongs to the hub, or to a whole shuffler; an edge has none.")
+    if mixer and role != "hub":
+        raise InputError("--mixer belongs to the hub, which leases keys to mixers.")
     if {name for name, value in leased.items() if value is not None} != needed:
         listed = ", ".join(sorted(needed)) or "none"
         raise InputError(f"--role {role} needs these of {', '.join(leased)}: {listed}.")
@@ -310,8 +358,9 @@ def serve(
         "witness_for": tuple(checked_key(key, "--witness-for") for key in witness_for or ()),
         "drain": checked_drain(parse_duration_option(drain, "--drain")),
         "metrics": None if metrics is None else Listener.of(metrics, option="--metrics"),
+        "mixers": None if objects is None else MixerSettings(ObjectStore(objects), mixers_from),
     }
-    serving = ShufflerServer(**settings)
+    serving = AdderServer(**settings) if role == "adder" else ShufflerServer(**settings)
     if identity is not None and lease_ca is not None:
         proof = LeaseIdentity(identity, lease_ca)
         if role == "edge":
@@ -326,6 +375,7 @@ def serve(
                 lease_listener=Listener.of(lease_listen or ""),
                 lease_seconds=lease,
                 accept_loss=accept_loss,
+                mixer_names=tuple(mixer or ()),
             )
 
     def ready(url: str) -> None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from metricshuffle.cli.column_completion import complete_labels
+from metricshuffle.cli.device_budget import agrees
 from metricshuffle.cli.shared_options import Json, ReadingOptions, number, with_reading_options
 from metricshuffle.errors import InputError, MetricShuffleError
 
@@ -112,6 +113,16 @@ OutboxFile = Annotated[
         ),
     ),
 ]
+AskToken = Annotated[
+    bool,
+    typer.Option(
+        "--ask-token",
+        help=(
+            "Ask the collection's issuer for your token with your ticket, and send no report yet: "
+            "the longer the time between, the less both can tell from it."
+        ),
+    ),
+]
 Resend = Annotated[
     bool,
     typer.Option("--resend", help="Send the reports that wait in the outbox, and no new ones."),
@@ -124,6 +135,25 @@ Decline = Annotated[
             "Delete your unsent report from the outbox and make none for this round; exit "
             "code 0: nothing was sent."
         ),
+    ),
+]
+RelayAddress = Annotated[
+    str,
+    typer.Option(
+        "--relay",
+        metavar="URL",
+        help=(
+            "Send through a relay of another party (Oblivious HTTP), so that the shuffler does not "
+            "learn your address; COLLECTION must be a file, unless --gateway is given."
+        ),
+    ),
+]
+GatewayOfCollection = Annotated[
+    str,
+    typer.Option(
+        "--gateway",
+        metavar="KEY",
+        help="Published key of the collection's gateway, to fetch the collection through --relay.",
     ),
 ]
 PinnedDigest = Annotated[
@@ -147,6 +177,14 @@ Patience = Annotated[
     ),
 ]
 
+OverLimits = Annotated[
+    bool,
+    typer.Option(
+        "--yes",
+        help="Take part even if that goes over a limit set by `metricshuffle budget --limit`.",
+    ),
+]
+
 
 def submit(
     collection: CollectionGiven,
@@ -160,9 +198,13 @@ def submit(
     outbox: OutboxFile = None,
     resend: Resend = False,
     decline: Decline = False,
+    ask_token: AskToken = False,
     digest: PinnedDigest = None,
     believe: Believe = False,
     patience: Patience = RETRY_SECONDS,
+    over_limit: OverLimits = False,
+    relay: RelayAddress = "",
+    gateway: GatewayOfCollection = "",
     as_json: Json = False,
 ) -> None:
     """Take part: verify the collection, randomize, seal and send. Only sealed reports are sent.
@@ -172,7 +214,7 @@ def submit(
     again. If you have already reported and give --value again, the exit code is 2 and nothing is
     sent, whatever the value is.
     """
-    _check_options(values, value, user, ticket, tickets_file, resend, decline)
+    _check_options(values, value, user, ticket, tickets_file, resend, decline, ask_token)
     import json
 
     from metricshuffle.cli.console import note, note_rows_are_people, say, screen, show_progress
@@ -190,7 +232,13 @@ def submit(
             "name a file with --outbox, which keeps sealed reports until the shuffler has them."
         )
     with Client(
-        [collection, *(part or [])], outbox, believe, digest=digest, patience=patience
+        [collection, *(part or [])],
+        outbox,
+        believe,
+        digest=digest,
+        patience=patience,
+        relay=relay,
+        gateway=gateway,
     ) as client:
         require_for_places(client.task.query)
         tickets = client.checked_tickets(
@@ -202,11 +250,11 @@ def submit(
         if not believe:
             with show_progress("Verifying"):
                 client.verify()
-        if delay := client.collections[0].terms.delay:
-            note(
-                f"Every report waits a random part of {delay:,} seconds before it is sent, "
-                "as this collection asks for."
-            )
+        _note_issuer(client)
+        if ask_token:
+            _ask_tokens(client, user, tickets)
+            return
+        _note_delay(client)
         remarks: list[str] = []
         participants: Participants | None = None
         if not resend:
@@ -215,12 +263,12 @@ def submit(
                     client, values, value or [], user, reading, progress
                 )
             note(*wording_lines_or_notice(client.task.title, client.task.question))
-        with show_progress("Submitting") as progress:
-            if participants is None:
+        if participants is None:
+            with show_progress("Submitting") as progress:
                 done = run_sync(client.resend_async(tell=progress))
-            else:
-                completed.append(str(client.outbox.path))  # an interruption message names it
-                done = run_sync(client.submit_crowd(participants, tickets, tell=progress))
+        else:
+            completed.append(str(client.outbox.path))  # an interruption message names it
+            done = _submit_within_limits(client, participants, tickets, over_limit)
         note(*remarks)
         if as_json:
             print(json.dumps(_document(client, done)), flush=True)
@@ -237,6 +285,47 @@ def submit(
             note_rows_are_people(reading.user_column)
 
 
+def _note_issuer(client: Client) -> None:
+    """Say who learns that a person takes part, if the collection has tokens."""
+    from metricshuffle.cli.console import note
+
+    if issuer := client.collections[0].terms.issuer:
+        note(
+            f"{issuer.url} learns that you take part, and when you ask for a token; neither it "
+            "nor a shuffler learns which report is yours from the token."
+        )
+
+
+def _note_delay(client: Client) -> None:
+    """Say that reports wait, if they do."""
+    from metricshuffle.cli.console import note
+
+    if delay := client.collections[0].terms.delay:
+        note(
+            f"Every report waits a random part of {delay:,} seconds before it is sent, "
+            "as this collection asks for."
+        )
+
+
+def _submit_within_limits(
+    client: Client, participants: Participants, tickets: Sequence[bytes], over_limit: bool
+) -> Submitted:
+    """Submit; over a limit, only after a yes."""
+    from metricshuffle.cli.console import show_progress
+    from metricshuffle.collection.client.device_ledger import OverLimit
+    from metricshuffle.collection.client.http_client import run_sync
+
+    try:
+        with show_progress("Submitting") as progress:
+            return run_sync(
+                client.submit_crowd(participants, tickets, tell=progress, over_limit=over_limit)
+            )
+    except OverLimit as over:
+        if not agrees(f"{over.sentences}\nTake part all the same?", yes=False):
+            raise
+    return _submit_within_limits(client, participants, tickets, True)
+
+
 class NotAllStored(MetricShuffleError):
     """Some reports were not acknowledged."""
 
@@ -249,21 +338,23 @@ def _check_options(
     tickets_file: Path | None,
     resend: bool,
     decline: bool,
+    ask_token: bool,
 ) -> None:
     """Raise for options that cannot be combined, before anything is read."""
-    if sum((values is not None, bool(value), resend, decline)) != 1:
+    if sum((values is not None, bool(value), resend, decline, ask_token)) != 1:
         raise InputError(
             "give --value with your own value, or a file with the values of many people, "
-            "or --resend, or --decline; one of these four."
+            "or --resend, or --decline, or --ask-token; one of these five."
         )
-    if (ticket is not None and not value) or (
-        tickets_file is not None and not value and values is None
+    if (ticket is not None and not (value or ask_token)) or (
+        tickets_file is not None and not (value or ask_token) and values is None
     ):
         raise InputError(
-            "--ticket belongs to --value, and --ticket-file to --value or to a file of values."
+            "--ticket belongs to --value or --ask-token, and --ticket-file to these or to a file "
+            "of values."
         )
-    if user and not (value or decline):
-        raise InputError("--user belongs to --value or --decline.")
+    if user and not (value or decline or ask_token):
+        raise InputError("--user belongs to --value, --decline or --ask-token.")
     if ticket is not None and tickets_file is not None:
         raise InputError("give --ticket or --ticket-file, not both.")
     if [str(values), *(value or []), str(tickets_file)].count(STDIN) > 1 or (
@@ -285,6 +376,20 @@ def read_typed_lines() -> list[str]:
             "--value - reads your value from standard input, and nothing is written there."
         )
     return lines
+
+
+def _ask_tokens(client: Client, user: str, tickets: Sequence[bytes]) -> None:
+    """Ask the issuer for the token of one person."""
+    from metricshuffle.cli.console import say, screen
+    from metricshuffle.collection.client.http_client import NotStored
+
+    if len(tickets) != 1:
+        raise InputError("--ask-token needs your ticket, --ticket-file FILE with one line.")
+    try:
+        client.ask_token(tickets[0], user)
+    except NotStored as error:
+        raise NotAllStored(str(error)) from None
+    say(screen(), f"Your token is in {client.outbox.path}; the same command with --value sends.")
 
 
 def _decline(client: Client, user: str) -> None:

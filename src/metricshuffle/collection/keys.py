@@ -13,12 +13,13 @@ import hmac
 import os
 import secrets
 import stat
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from metricshuffle.collection.capsules import GatewayKey
 from metricshuffle.collection.sealed_boxes import KEY_BYTES, PrivateKey
 from metricshuffle.collection.signatures import SigningKey
 from metricshuffle.collection.terms import Party
@@ -137,6 +138,8 @@ class LeaseKeys:
     report_key: bytes
     data_key: bytes
     """Key of this lease alone."""
+    gateway: bytes
+    """Private key of the gateway for this collection."""
 
     @property
     def private(self) -> PrivateKey:
@@ -198,6 +201,16 @@ class CollectionKeys:
 
     secret: bytes
 
+    @classmethod
+    def of_mixer(cls, storage_secret: bytes) -> CollectionKeys:
+        """Return the keys of a mixer, which decrypt what is stored, and open no report."""
+        return cls(bytes(KEY_BYTES) + storage_secret)
+
+    @property
+    def storage_secret(self) -> bytes:
+        """Secret from which all keys but the one of the layer are derived."""
+        return self.secret[KEY_BYTES:]
+
     @cached_property
     def private(self) -> PrivateKey:
         return PrivateKey(self.secret[:KEY_BYTES])
@@ -246,6 +259,10 @@ class CollectionKeys:
         except (InvalidTag, ValueError):
             raise PlanError(DAMAGED_REPORT) from None
 
+    @cached_property
+    def gateway(self) -> GatewayKey:
+        return GatewayKey(derive_key(self.secret[KEY_BYTES:], "gateway"))
+
     def replacement(self, box: bytes, size: int) -> bytes:
         """Content in place of a box that cannot be used: the same in every run.
 
@@ -261,6 +278,24 @@ class CollectionKeys:
 
         return AESGCM(keyed_hash(derive_key(self.secret[KEY_BYTES:], "dummies"), salt, TOKEN_BYTES))
 
+    def mix_key(self, digest: str, attempt: str) -> bytes:
+        """Key of what mixers write in one attempt to mix a collection."""
+        return derive_key(self.secret[KEY_BYTES:], f"mix {digest} {attempt}")
+
+    def report_shower(self, digest: str) -> Callable[[bytes, bytes], bytes]:
+        """Return a function that decrypts stored reports, given their label, whoever took them."""
+        leases: dict[bytes, LeaseKeys] = {}
+
+        def shown(label: bytes, hidden: bytes) -> bytes:
+            if len(label) == TAG_BYTES:
+                return self.shown(label, hidden)
+            lease = label[:LEASE_BYTES]
+            if lease not in leases:
+                leases[lease] = self.lease(digest, lease)
+            return leases[lease].shown(label[LEASE_BYTES:], hidden)
+
+        return shown
+
     def lease(self, digest: str, lease: bytes) -> LeaseKeys:
         """Derive the keys of a lease."""
         return LeaseKeys(
@@ -271,6 +306,7 @@ class CollectionKeys:
             self._ticket_key,
             derive_key(self.secret[KEY_BYTES:], "report"),
             derive_key(self.secret[KEY_BYTES:], f"lease {digest} {lease.hex()}"),
+            self.gateway.data,
         )
 
     def __repr__(self) -> str:

@@ -6,7 +6,7 @@ module only chooses which bytes are sealed. There is no framing: every length fo
     info(layer) = "metricshuffle-box/1" and a zero byte | layer u8 | digest of the collection (32)
                   (layer 0: analyst, 1: last hop, .., k: first hop)
     box         = enc 32 | ciphertext of a payload | tag 16
-    report      = enc 32 | ciphertext of (ticket 0 or 16 | box * messages) | tag 16
+    report      = enc 32 | ciphertext of (ticket 0, 16 or 354 | box * messages) | tag 16
 
 A box for a chain is sealed once for each hop after the first, the analyst's layer innermost. Boxes
 share nothing: one context or nonce for a whole report would link its messages again.
@@ -39,6 +39,8 @@ ADDED = 48
 KEY_BYTES = 32
 DIGEST_BYTES = 32
 TICKET_BYTES = 16
+ADMISSION_TOKEN_BYTES = 354
+"""Length of a token (`admission_tokens`), which is sealed in the place of a ticket."""
 ANALYST_LAYER = 0
 
 
@@ -61,7 +63,7 @@ class BoxFormat:
     def __post_init__(self) -> None:
         if (
             len(self.digest) != DIGEST_BYTES
-            or self.ticket not in (0, TICKET_BYTES)
+            or self.ticket not in (0, TICKET_BYTES, ADMISSION_TOKEN_BYTES)
             or self.hops < 1
             or self.payload < 1
             or self.messages < 1

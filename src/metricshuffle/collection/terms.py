@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 import secrets
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -25,8 +26,11 @@ from pydantic import (
     model_validator,
 )
 
+from metricshuffle.collection.admission_tokens import TokenVerifier
+from metricshuffle.collection.blind_signatures import SPKI_BYTES, BlindKey
 from metricshuffle.collection.recipes import JsonObject, recipe_of
 from metricshuffle.collection.sealed_boxes import (
+    ADMISSION_TOKEN_BYTES,
     DIGEST_BYTES,
     KEY_BYTES,
     TICKET_BYTES,
@@ -43,7 +47,7 @@ from metricshuffle.tasks.task import Task
 FORMAT = "metricshuffle-collection/1"
 EXTENDED_FORMAT = "metricshuffle-collection/2"
 """Format of a collection that has any of EXTENSIONS; earlier clients refuse it."""
-EXTENSIONS = ("piles",)
+EXTENSIONS = ("piles", "issuer", "gateway")
 """Fields that are left out of a collection without them."""
 SUITE = "DHKEM(X25519, HKDF-SHA256), HKDF-SHA256, AES-128-GCM"
 MAX_MESSAGES = 256
@@ -54,7 +58,14 @@ MAX_COLLECTION_BYTES = 4 * 2**20
 """Size limit of a collection that is read."""
 MAX_NAME_LENGTH = 100
 
-Admission = Literal["open", "tickets"]
+GATEWAY = re.compile("[0-9a-f]{2}0020[0-9a-f]{64}000400010001")
+Admission = Literal["open", "tickets", "tokens"]
+ADMISSION_BYTES: dict[Admission, int] = {
+    "open": 0,
+    "tickets": TICKET_BYTES,
+    "tokens": ADMISSION_TOKEN_BYTES,
+}
+"""Bytes of a ticket or token in a report, by admission."""
 
 
 def _hexadecimal(count: int) -> AfterValidator:
@@ -96,11 +107,21 @@ def _validate_url(text: str) -> str:
     return text
 
 
+def _validate_gateway(text: str) -> str:
+    if text and not GATEWAY.fullmatch(text):
+        raise ValueError(
+            "must be the key configuration of a gateway (RFC 9458), in hexadecimal digits, for "
+            "X25519, HKDF-SHA256 and AES-128-GCM"
+        )
+    return text
+
+
 Moment = Annotated[str, AfterValidator(_validate_time)]
 Name = Annotated[str, AfterValidator(_validate_name)]
 Address = Annotated[str, AfterValidator(_validate_url)]
 Key = Annotated[str, _hexadecimal(KEY_BYTES)]
 Digest = Annotated[str, _hexadecimal(DIGEST_BYTES)]
+Identifier = Annotated[str, _hexadecimal(16)]
 
 
 def instant(seconds: float) -> str:
@@ -156,13 +177,33 @@ class Hop(Party):
         )
 
 
+class Issuer(FrozenModel):
+    """Party that gives each person one token, and its key for this collection alone."""
+
+    url: Address
+    """Address for requests, whose host is the issuer's name (RFC 9577)."""
+    key: Annotated[str, _hexadecimal(SPKI_BYTES)]
+    """Public key, RSASSA-PSS as RFC 9578 asks, in hexadecimal digits."""
+    name: Name = ""
+
+    @model_validator(mode="after")
+    def _has_usable_key(self) -> Self:
+        if set(self.url) & set("?#@"):
+            raise ValueError("the address of an issuer has no query, fragment or user")
+        try:
+            BlindKey(bytes.fromhex(self.key))
+        except PlanError as error:
+            raise ValueError(str(error)) from None
+        return self
+
+
 class Terms(FrozenModel):
     """Content of a collection. Any change gives another digest."""
 
     format: Literal["metricshuffle-collection/1", "metricshuffle-collection/2"] = (
         "metricshuffle-collection/1"
     )
-    id: Annotated[str, _hexadecimal(16)]
+    id: Identifier
     task: str
     """Text of the task, as a client reads and verifies it."""
     recipe: JsonObject
@@ -174,7 +215,9 @@ class Terms(FrozenModel):
     payload: Whole
     piles: Whole = 0
     """Number of piles, which are mixed apart with dummies of every shuffler; 0 without piles."""
-    ticket: Literal[0, 16]
+    gateway: Annotated[str, AfterValidator(_validate_gateway)] = ""
+    """Key of the gateway for this collection alone, for reports through a relay; see `capsules`."""
+    ticket: Literal[0, 16, 354]
     suite: Literal["DHKEM(X25519, HKDF-SHA256), HKDF-SHA256, AES-128-GCM"] = (
         "DHKEM(X25519, HKDF-SHA256), HKDF-SHA256, AES-128-GCM"
     )
@@ -192,6 +235,8 @@ class Terms(FrozenModel):
     delay: Whole = 0
     """Longest delay in seconds; a client waits a random part of it before it sends."""
     admission: Admission
+    issuer: Issuer | None = None
+    """Issuer of the tokens with which people are admitted, a party apart from all shufflers."""
     retention: Whole
     """Seconds from release until the output is destroyed if nobody collects it."""
 
@@ -222,8 +267,14 @@ class Terms(FrozenModel):
                 f"a chain has 1 to {MAX_HOPS} shufflers, and they and the analyst have "
                 "different keys"
             )
-        if (self.admission == "tickets") != (self.ticket == TICKET_BYTES):
+        if self.ticket != ADMISSION_BYTES[self.admission]:
             raise ValueError("its ticket and admission do not match")
+        if (self.admission == "tokens") != (self.issuer is not None):
+            raise ValueError("its issuer and admission do not match")
+        if self.issuer is not None and origin_of(self.issuer.url) in {
+            origin_of(hop.url) for hop in self.hops
+        }:
+            raise ValueError("the issuer of tokens must be another party than the shufflers")
         if self.piles < 0 or self.messages % max(1, self.piles):
             raise ValueError("its piles and messages do not match")
         extended = [name for name in EXTENSIONS if getattr(self, name)]
@@ -246,6 +297,8 @@ def fewest_honest(task: Task) -> int:
 
     Dummies of shufflers protect any number of people.
     """
+    if task.protocol.trusted == "aggregator":
+        return task.honest
     return task.minimum if MessageFormat.of(task.protocol).by_pile else task.honest
 
 
@@ -293,10 +346,68 @@ def _check_json_value(content: object) -> None:
 
 
 @dataclass(frozen=True)
-class Collection:
-    """A collection: its bytes as served, and their content."""
+class PinnedDocument:
+    """JSON document whose bytes, as served, are hashed; the digest is pinned."""
 
     served: bytes
+
+    def check_content(self) -> None:
+        """Raise unless the bytes are a document of this kind."""
+        raise NotImplementedError
+
+    @classmethod
+    def read(cls, served: bytes, digest: str | None = None) -> Self:
+        """Read served bytes; raise if they do not have the pinned digest."""
+        document = cls(served)
+        if digest is not None and document.digest != digest:
+            raise PlanError(
+                "these are not the bytes of the requested collection: the digests differ; do "
+                "not take part."
+            )
+        document.check_content()
+        return document
+
+    @classmethod
+    def load(cls, path: str | Path) -> Self:
+        data = read_bytes(path)
+        try:
+            return cls.read(data.removesuffix(b"\n"))
+        except PlanError as error:
+            raise PlanError(f"cannot use {path}: {error}") from None
+
+    def save(self, path: str | Path) -> None:
+        """Write the bytes as served, with a line end."""
+        with atomic_file(path, "wb") as stream:
+            stream.write(self.served + b"\n")
+
+    @cached_property
+    def digest(self) -> str:
+        """SHA-256 of the bytes: what people compare, pin and publish."""
+        return hashlib.sha256(self.served).hexdigest()
+
+    def content(self, *formats: str) -> JsonObject:
+        """JSON object in the bytes; raises PlanError unless it has one of these formats."""
+        if len(self.served) > MAX_COLLECTION_BYTES:
+            raise PlanError(
+                f"a collection has at most {MAX_COLLECTION_BYTES:,} bytes, most of them its "
+                "labels, and this one has more; use fewer or shorter labels."
+            )
+        try:
+            text = self.served.decode()
+        except UnicodeDecodeError:
+            raise PlanError("this is not a collection: it is not text.") from None
+        data = parse_json(text, "a collection")
+        named = data.get("format") if isinstance(data, dict) else None
+        if not isinstance(data, dict) or named not in formats:
+            raise PlanError(
+                f"this is not a collection: its format is {named!r:.60}, not {formats[0]!r}."
+            )
+        return data
+
+
+@dataclass(frozen=True)
+class Collection(PinnedDocument):
+    """A collection: its bytes as served, and their content."""
 
     @classmethod
     def new(
@@ -322,7 +433,7 @@ class Collection:
             "messages": form.messages,
             "payload": form.size,
             "piles": form.piles,
-            "ticket": TICKET_BYTES if admission == "tickets" else 0,
+            "ticket": ADMISSION_BYTES[admission],
             "minimum": fewest_honest(task) + colluders,
             "maximum": task.users,
             "admission": admission,
@@ -335,55 +446,13 @@ class Collection:
         collection.check()
         return collection
 
-    @classmethod
-    def read(cls, served: bytes, digest: str | None = None) -> Self:
-        """Read served bytes; raise if they do not have the pinned digest."""
-        collection = cls(served)
-        if digest is not None and collection.digest != digest:
-            raise PlanError(
-                "these are not the bytes of the requested collection: the digests differ; do "
-                "not take part."
-            )
-        _ = collection.terms
-        return collection
-
-    @classmethod
-    def load(cls, path: str | Path) -> Self:
-        data = read_bytes(path)
-        try:
-            return cls.read(data.removesuffix(b"\n"))
-        except PlanError as error:
-            raise PlanError(f"cannot use {path}: {error}") from None
-
-    def save(self, path: str | Path) -> None:
-        """Write the bytes as served, with a line end."""
-        with atomic_file(path, "wb") as stream:
-            stream.write(self.served + b"\n")
-
-    @cached_property
-    def digest(self) -> str:
-        """SHA-256 of the bytes: what people compare, pin and publish."""
-        return hashlib.sha256(self.served).hexdigest()
+    def check_content(self) -> None:
+        _ = self.terms
 
     @cached_property
     def terms(self) -> Terms:
-        if len(self.served) > MAX_COLLECTION_BYTES:
-            raise PlanError(
-                f"a collection has at most {MAX_COLLECTION_BYTES:,} bytes, most of them its "
-                "labels, and this one has more; use fewer or shorter labels."
-            )
         try:
-            text = self.served.decode()
-        except UnicodeDecodeError:
-            raise PlanError("this is not a collection: it is not text.") from None
-        data = parse_json(text, "a collection")
-        named = data.get("format") if isinstance(data, dict) else None
-        if named not in (FORMAT, EXTENDED_FORMAT):
-            raise PlanError(
-                f"this is not a collection: its format is {named!r:.60}, not {FORMAT!r}."
-            )
-        try:
-            return Terms.model_validate(data)
+            return Terms.model_validate(self.content(FORMAT, EXTENDED_FORMAT))
         except ValidationError as error:
             raise PlanError(str(validation_error(error))) from None
 
@@ -408,6 +477,15 @@ class Collection:
         )
 
     @cached_property
+    def token_verifier(self) -> TokenVerifier | None:
+        """Verifier of tokens; None if people are not admitted by tokens."""
+        issuer = self.terms.issuer
+        if issuer is None:
+            return None
+        key, digest = bytes.fromhex(issuer.key), bytes.fromhex(self.digest)
+        return TokenVerifier.of(issuer.url, key, digest)
+
+    @cached_property
     def keys(self) -> tuple[PublicKey, ...]:
         """Keys in sealing order: the analyst's, the last hop's, and so on to the first's."""
         parties = (self.terms.analyst, *reversed(self.terms.hops))
@@ -417,6 +495,15 @@ class Collection:
     def url(self) -> str:
         """Address for reports."""
         return f"{self.terms.hops[0].url}/v1/collections/{self.digest}"
+
+    @property
+    def posts_to(self) -> tuple[str, ...]:
+        """Servers to which a report is posted: the first hop."""
+        return (self.terms.hops[0].url,)
+
+    def posts(self, report: bytes) -> list[tuple[str, str, bytes]]:
+        """Server, address and content of every post of a report: one, to the first hop."""
+        return [(self.terms.hops[0].url, f"{self.url}/reports", report)]
 
     def hop_index_of(self, key: str) -> int | None:
         """Return the index of the hop with that key, from 0; None if there is none."""

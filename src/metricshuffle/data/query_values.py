@@ -43,7 +43,7 @@ def parts_of(query: Query, values: Any, **reading: Unpack[ReadingArguments]) -> 
             )
         taken, seen = _plain(query, values, reading.get("coordinates"), reading.get("clamp", False))
         yield taken
-        remarks = seen.moved_sentences(f"the {title}", str(query.values_in), None)
+        remarks = seen.moved_sentences(f"the {title}", query.values_in, None)
     else:
         if column is None and not isinstance(query, Means):
             raise InputError(

@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
+from metricshuffle.spaces import Domain
+
 MAX_SHOWN = 5
 MISSING = "is missing"
 COUNTS = ("total", "used", "clamped", "averaged", "people", "clamped_people")
@@ -134,19 +136,19 @@ class RowSummary:
         }
         return cls(**(parts | {name: int(plain[name]) for name in COUNTS}))
 
-    def moved_sentences(self, where: str, inside: str, per_user: str | None) -> list[str]:
+    def moved_sentences(self, where: str, domain: Domain, per_user: str | None) -> list[str]:
         """Sentences about values outside the domain that were moved or averaged, if any.
 
         These counts are exact: they are for the owner of the values only.
         """
         rows = _moved(
-            f"{self.clamped:,} of {self.used:,} values of {where}", self.clamped, self.used, inside
+            f"{self.clamped:,} of {self.used:,} values of {where}", self.clamped, self.used, domain
         )
         people = _moved(
             f"the {per_user} of {self.clamped_people:,} of {self.people:,} people of {where}",
             self.clamped_people,
             self.people,
-            inside,
+            domain,
         )
         sentences = [*rows, *people]
         if self.averaged:
@@ -156,19 +158,20 @@ class RowSummary:
             )
             lie = "lies" if self.averaged == 1 else "lie"
             sentences.append(
-                f"{share} {lie} outside {inside}, and went into a person's mean all the same. "
+                f"{share} {lie} outside {domain}, and went into a person's mean all the same. "
                 f"{NOT_PRIVATE}"
             )
         return sentences
 
 
-def _moved(which: str, moved: int, of: int, inside: str) -> list[str]:
+def _moved(which: str, moved: int, of: int, domain: Domain) -> list[str]:
     if not moved:
         return []
     warning = "Warning: " if moved > MANY_MOVED * of else ""
     were = "was" if moved == 1 else "were"
     share = (
-        f"{which} ({_percent(moved, of)}) lay outside {inside} and {were} moved to the nearest end"
+        f"{which} ({_percent(moved, of)}) lay outside {domain} and {were} moved to "
+        f"{domain.clamped_to}"
     )
     about = "an answer is about the moved values"
     return [

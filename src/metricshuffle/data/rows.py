@@ -190,7 +190,7 @@ class Rows:
         Call it once the values of all people have been computed.
         """
         self.remarks.extend(
-            self.seen.moved_sentences(self.table.title, str(self.query.values_in), self.per_user)
+            self.seen.moved_sentences(self.table.title, self.query.values_in, self.per_user)
         )
 
     def _with_user(self, chunk: Chunk, nameless: InvalidValues) -> Chunk:
@@ -343,8 +343,11 @@ class Rows:
                     else ""
                 )
                 reason = nowhere_on_earth or where.reason(row)
+                domain = self.query.values_in
+                numbers = "places" if "places" in domain.points_are else "numbers"
                 clamped = (
-                    f"pass {argument('clamp', True)} to move numbers outside to the nearest end"
+                    f"pass {argument('clamp', True)} to move {numbers} outside to "
+                    f"{domain.clamped_to}"
                 )
                 remedies = (
                     (clamped,) if can_clamp and not nowhere_on_earth and not self.clamp else ()

@@ -101,9 +101,9 @@ class Reading(FrozenModel):
             else "A value"
         )
         return (
-            f"{moved} outside {query.values_in} was moved to the nearest end, wherever there "
-            "was one: the answer is about the moved values. How many were moved is not stated "
-            "here, because that number is not private."
+            f"{moved} outside {query.values_in} was moved to {query.values_in.clamped_to}, "
+            "wherever there was one: the answer is about the moved values. How many were moved is "
+            "not stated here, because that number is not private."
         )
 
     def remarks(self, query: Query) -> list[str]:

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 CAUTION = 4.0
 """Factor by which the weight of the guess falls from one attempt to the next."""
 MAX_ATTEMPTS = 24
+LEAST_MISFIT_ROOM = 1.01
+"""A misfit up to this many times the least one of any shares is not reduced further."""
 MAX_NEWTON_STEPS = 30
 MAX_CONJUGATE_STEPS = 60
 CONJUGATE_TOLERANCE = 0.1
@@ -29,7 +31,8 @@ def tilted_shares(design: csr_array, means: Floats, errors: Floats, guess: Float
 
     The shares p minimize c KL(p || guess) + sum over features e of ((p @ design)_e - means_e)^2 /
     (2 errors_e^2). The weight c of the guess falls until the sum of squares, in standard errors, is
-    at most the number of features: then the difference is no more than the noise explains. Points
+    at most the number of features: then the difference is no more than the noise explains. Where
+    no shares agree that well, it falls until the sum is near the least one of any shares. Points
     that the features do not distinguish keep the proportions of the guess. One row of shares per
     row of means.
 
@@ -94,7 +97,9 @@ class _EntropyDual:
         weights = np.max(np.abs(misfits) / self.errors, axis=0)
         active = np.arange(columns)
         for _ in range(MAX_ATTEMPTS):
-            active = active[np.sum(misfits[:, active] ** 2, axis=0) > features]
+            least = self._least_misfit(tilt.numbers[:, active], means[:, active])
+            enough = np.maximum(features, LEAST_MISFIT_ROOM * least)
+            active = active[np.sum(misfits[:, active] ** 2, axis=0) > enough]
             if not len(active):
                 break
             tilt.put(active, self._minimized(tilt.some(active), means[:, active], weights[active]))
@@ -103,6 +108,18 @@ class _EntropyDual:
             ) / self.errors
             weights /= CAUTION
         return tilt.shares
+
+    def _least_misfit(self, numbers: Floats, means: Floats) -> Floats:
+        """Lower bound, from tilts t, on the sum of squares of any shares.
+
+        t . (means - p @ design) is at least t . means - max (design @ t) for all shares p, and by
+        the Cauchy-Schwarz inequality at most the norm of errors t times that of the misfits.
+        """
+        apart = np.sum(numbers * means, axis=0) - (self.design @ numbers).max(axis=0)
+        scales = np.sum((self.errors * numbers) ** 2, axis=0)
+        return np.asarray(
+            np.maximum(apart, 0.0) ** 2 / np.where(scales > 0.0, scales, 1.0), dtype=np.float64
+        )
 
     def _at(self, numbers: Floats) -> _Tilt:
         logs = self.log_guess + self.design @ numbers

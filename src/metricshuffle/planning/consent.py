@@ -225,7 +225,13 @@ class _Writer:
                     "so that others cannot know the exact counts."
                 ),
             )
-        if isinstance(protocol, NoisyVectors):
+        if isinstance(protocol, NoisyVectors) and protocol.coordinates == 1:
+            how = [
+                say("Your device turns your answer into one whole number."),
+                say("It adds a random number to it and sends the sum."),
+                *self._small_noise(),
+            ]
+        elif isinstance(protocol, NoisyVectors):
             how = [
                 say(
                     "Your device turns your answer into {numbers} whole numbers.",
@@ -501,6 +507,7 @@ class _Writer:
                     "If you answer other questions, before or later, a bit more can be learned "
                     "each time."
                 ),
+                *self._list_on_device(),
             )
         return (
             self.say(
@@ -509,6 +516,19 @@ class _Writer:
                 rounds=self.words.count(self.task.rounds),
             ),
             self.say("After that, a bit more can be learned about you each time."),
+            *self._list_on_device(),
+        )
+
+    def _list_on_device(self) -> tuple[str, ...]:
+        """What the clients of a collection do; a curator is sent answers in other ways."""
+        if self.task.protocol.trusted == "curator":
+            return ()
+        return (
+            self.say(
+                "If you take part on a web page or with a program of metricshuffle, your device "
+                "keeps a list of your reports."
+            ),
+            self.say("You can set a limit there. You are then asked before you go over it."),
         )
 
     def withdrawal(self) -> tuple[str, ...]:

@@ -71,7 +71,7 @@ class DistanceSummary:
     def histogram(self) -> tuple[Floats, Floats]:
         """Return edges of bars, round numbers from zero on, and the share of pairs in each.
 
-        A bar holds the pairs up to its upper edge; the first one those at distance zero, too.
+        A bar holds the pairs up to its upper edge; the first bar includes distance zero.
         """
         largest = float(self.distances[-1]) or 1.0
         power = 10.0 ** math.floor(math.log10(largest / MAX_BARS))

@@ -424,14 +424,19 @@ def number_text(value: object) -> str:
 def query_options(query: Query) -> Options:
     """Return the options of `metricshuffle plan` that describe a query."""
     if isinstance(query, UserQuery):
-        plain = not isinstance(query, UserLinearQuery) or query.averages_points
-        if not plain and query.title != "user-total":
-            raise InputError(
-                "only histograms and means of users' items can be asked for by options."
-            )
-        space = query.people.items_in
         kind = query.title
-        options = _domain_options(space.domain, space.metric)
+        thresholds: Options = {}
+        if isinstance(query, UserLinearQuery) and query.tabular:
+            above = _above_of(query)
+            if above is None:
+                raise InputError(
+                    "of linear queries of users' items, only means, totals and shares above "
+                    "thresholds are described by options."
+                )
+            kind = "user-share-above"
+            thresholds = {"at": ",".join(map(number_text, above.at)), "fade": above.fade}
+        space = query.people.items_in
+        options = _domain_options(space.domain, space.metric) | thresholds
         return {"query": kind, **options, "unit": space.unit or None, "items": query.people.items}
     if isinstance(query, ByGroup):
         options = _domain_options(query.groups) | _domain_options(query.numbers)
@@ -453,6 +458,22 @@ def query_options(query: Query) -> Options:
     }
     fade = {"fade": query.fade} if isinstance(query, ShareAbove) else {}
     return {"query": kind, **_domain_options(domain), "step": step, **listed, **fade}
+
+
+def _above_of(query: UserLinearQuery) -> ShareAbove | None:
+    """The shares above thresholds that the columns are; None for other columns."""
+    domain = query.values_in
+    if not isinstance(domain, Integers):
+        return None
+    ends = np.sum(query.table < 1.0, axis=0)
+    widths = ends - np.sum(query.table <= 0.0, axis=0) + 1
+    try:
+        at = tuple(int(end) + domain.low - 1 for end in ends)
+        above = ShareAbove(domain, at, float(widths[0]))
+        same = query == UserLinearQuery.share_above(query.people, at, above.fade)
+    except InputError:
+        return None
+    return above if same else None
 
 
 def _record_options(query: RecordQuery) -> Options:
@@ -525,6 +546,9 @@ def python_code(value: object) -> str:
         return f"ms.UserLinearQuery.average({python_code(value.people)})"
     if isinstance(value, UserLinearQuery) and value.totals_points:
         return f"ms.UserLinearQuery.total({python_code(value.people)})"
+    if isinstance(value, UserLinearQuery) and (above := _above_of(value)) is not None:
+        people = python_code(value.people)
+        return f"ms.UserLinearQuery.share_above({people}, {list(above.at)!r}, {above.fade!r})"
     if isinstance(value, Grid) and value.box is not None:
         box = value.box
         corners = f"{box.south!r}, {box.west!r}, {box.north!r}, {box.east!r}"

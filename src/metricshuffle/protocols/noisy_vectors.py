@@ -44,7 +44,7 @@ from metricshuffle.protocols.vector_accounts import Mixing, VectorAccounts, floo
 from metricshuffle.queries.query import Estimate, Inputs, Query
 from metricshuffle.queries.user_queries import MAX_ITEMS
 from metricshuffle.randomness import Randomness
-from metricshuffle.spaces import Categories, Space
+from metricshuffle.spaces import Categories, Space, ZonePairs, Zones
 
 # Approximate memory for the messages that are made at once.
 BYTES_AT_ONCE = 2**26
@@ -434,12 +434,14 @@ class NoisyVectors(FeatureEstimates, Protocol):
         if self.floor is not None or self.trusted in ("nobody", "curator"):
             return ""
         bare = no_noise_probability(self.rates(space_of(query)), self.sharers)
-        unfloored = (
-            " Averages of any number of items have no floor that would limit this; with the same "
-            "number of items for everybody there may be one."
-            if query.items == "any" and query.shared
-            else ""
-        )
+        unfloored = ""
+        if query.items == "any" and query.shared:
+            unfloored = (
+                " Averages of any number of items have no floor that would limit this; with the "
+                "same number of items for everybody there may be one."
+            )
+        elif query.shared and isinstance(query.values_in, Zones | ZonePairs):
+            unfloored = " Zones have no floor that would limit this."
         return (
             f"If the {self.trusted} colludes there is in effect no protection: one "
             "person's share of the noise is 0 with probability "

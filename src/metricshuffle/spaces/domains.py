@@ -33,6 +33,8 @@ class Domain(TaggedModel, ABC):
     kinds: ClassVar[dict[str, type[TaggedModel]]] = {}
     points_are: ClassVar[str]
     """Kind of its points for a metric: "numbers", "plane" or "codes"."""
+    clamped_to: ClassVar[str] = "the nearest end"
+    """Where `clamped` moves values outside, in words."""
 
     @abstractmethod
     def validated(self, values: Any) -> Integers64 | Floats:

@@ -284,3 +284,15 @@ def feature_property(title: str, place: int, feature: object, key: str, option: 
             f"({argument(option)}); it has: {known or 'none'}."
         )
     return properties[key]
+
+
+def numeric_property(title: str, place: int, feature: object, key: str, option: str) -> float:
+    """Property of a feature as a number, which may be written as text."""
+    content = feature_property(title, place, feature, key, option)
+    try:
+        return math.nan if isinstance(content, bool) else float(str(content))
+    except ValueError:
+        raise InputError(
+            f"feature {place} (counting from 0) of {title} has {format_value(content)} as its "
+            f"{format_value(key)} ({argument(option)}), which must be a number."
+        ) from None

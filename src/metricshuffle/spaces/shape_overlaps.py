@@ -16,8 +16,12 @@ from metricshuffle.spaces.polygons import (
     edges_of,
 )
 
-OVERLAP_TOLERANCE = 1e-5 * POINTS_IN_DEGREE
+ROUNDING_DEPTH = 1e-5 * POINTS_IN_DEGREE
 """Overlaps that are no deeper, about a metre, are due to rounding: most files have some."""
+SLIVER_DEPTH = 5e-4 * POINTS_IN_DEGREE
+SLIVER_SHARE = 0.005
+"""Borders that were drawn twice overlap in slivers: up to about 50 m deep, and this part of a side
+of the smaller zone."""
 EDGES_AT_ONCE = 256
 
 
@@ -27,8 +31,8 @@ def check_overlaps(
     """Raise InputError if the shapes of two zones overlap; borders may be shared.
 
     Two shapes overlap if their borders cross, or if one contains a corner, the middle of an edge or
-    the inner point of the other, by more than `OVERLAP_TOLERANCE`. Only shapes whose bounding boxes
-    overlap are compared.
+    the inner point of the other, by more than a sliver (`_sliver_depths`). Only shapes whose
+    bounding boxes overlap are compared.
     """
     edges = [np.hstack(edges_of(shape)).astype(np.float64) for shape in shapes]
     bounds = np.array([_box(rows) for rows in edges])
@@ -39,6 +43,7 @@ def check_overlaps(
         for rows, inner in zip(edges, inner_points, strict=True)
     ]
     widest = float(np.max(bounds[:, 2] - bounds[:, 0]))
+    depths = _sliver_depths(bounds)
     for index, shape in enumerate(shapes):
         west, south, east, north = bounds[index]
         first, last = np.searchsorted(wests, [west - widest, east])
@@ -52,9 +57,14 @@ def check_overlaps(
         if len(others) == 0:
             continue
         later = others[others > index]
-        place = _deep_point(shape, edges[index], bounds[index], [points[o] for o in others])
+        allowed = np.minimum(depths[others], depths[index])
+        place = _deep_point(
+            shape, edges[index], bounds[index], [points[o] for o in others], allowed
+        )
         if place is None and len(later):
-            place = _crossing(edges[index], [edges[o] for o in later])
+            place = _crossing(
+                edges[index], [edges[o] for o in later], np.minimum(depths[later], depths[index])
+            )
             others = later
         if place is not None:
             longitude, latitude = place[1] / POINTS_IN_DEGREE
@@ -65,6 +75,12 @@ def check_overlaps(
                 "have two zones; correct the polygons, or merge the two zones.",
                 field="zones",
             )
+
+
+def _sliver_depths(bounds: Floats) -> Floats:
+    """Depth of overlaps that each shape may have, by its bounding box."""
+    sides = np.sqrt((bounds[:, 2] - bounds[:, 0]) * (bounds[:, 3] - bounds[:, 1]))
+    return np.clip(SLIVER_SHARE * sides, ROUNDING_DEPTH, SLIVER_DEPTH)
 
 
 def _in_box(edges: Floats, west: float, south: float, east: float, north: float) -> Mask:
@@ -84,7 +100,9 @@ def _box(edges: Floats) -> tuple[float, float, float, float]:
     return float(west), float(south), float(east), float(north)
 
 
-def _crossing(first: Floats, others: Sequence[Floats]) -> tuple[int, Floats] | None:
+def _crossing(
+    first: Floats, others: Sequence[Floats], allowed: Floats
+) -> tuple[int, Floats] | None:
     """Index of a border that deeply crosses the first border, and a corner near; or None."""
     theirs = np.vstack(others)
     met = _in_box(theirs, *_box(first))
@@ -92,17 +110,21 @@ def _crossing(first: Floats, others: Sequence[Floats]) -> tuple[int, Floats] | N
     owners = np.repeat(np.arange(len(others)), [len(rows) for rows in others])[met]
     for start in range(0, len(first), EDGES_AT_ONCE):
         part = first[start : start + EDGES_AT_ONCE]
-        crossed = (_depths(part, theirs) < 0.0) & (_depths(theirs, part).T < 0.0)
+        close = np.flatnonzero(_in_box(theirs, *_box(part.reshape(-1, 2))))
+        neighbours, depths = theirs[close], allowed[owners[close]]
+        crossed = (_depths(part, neighbours, depths) < 0.0) & (
+            _depths(neighbours, part, depths[:, None]).T < 0.0
+        )
         if crossed.any():
             edge, crossing = (int(place) for place in np.argwhere(crossed)[0])
-            return int(owners[crossing]), np.asarray(part[edge, :2])
+            return int(owners[close[crossing]]), np.asarray(part[edge, :2])
     return None
 
 
-def _depths(edges: Floats, others: Floats) -> Floats:
+def _depths(edges: Floats, others: Floats, allowed: Floats) -> Floats:
     """Negative where the ends of another edge (column) lie deeply on both sides of an edge (row).
 
-    "Deeply" means farther than the tolerance from the line of the edge (row).
+    "Deeply" means farther than allowed from the line of the edge (row).
     """
     along = edges[:, 2:] - edges[:, :2]
     lengths = np.hypot(along[:, 0], along[:, 1])[:, None]
@@ -110,21 +132,23 @@ def _depths(edges: Floats, others: Floats) -> Floats:
     for end in (others[:, :2], others[:, 2:]):
         across = end[None, :, :] - edges[:, None, :2]
         turns = along[:, None, 0] * across[..., 1] - along[:, None, 1] * across[..., 0]
-        sides.append(np.where(np.abs(turns) > OVERLAP_TOLERANCE * lengths, np.sign(turns), 0.0))
+        sides.append(np.where(np.abs(turns) > allowed * lengths, np.sign(turns), 0.0))
     return np.asarray(sides[0] * sides[1])
 
 
 def _deep_point(
-    shape: Shape, edges: Floats, bounds: Floats, others: Sequence[Floats]
+    shape: Shape, edges: Floats, bounds: Floats, others: Sequence[Floats], allowed: Floats
 ) -> tuple[int, Floats] | None:
     """Index of another shape with a point deeply inside this one, and that point; or None."""
     west, south, east, north = bounds
     points = np.vstack(others)
+    owners = np.repeat(np.arange(len(others)), [len(rows) for rows in others])
+    depths = allowed[owners]
     close = np.flatnonzero(
-        (points[:, 0] > west + OVERLAP_TOLERANCE)
-        & (points[:, 0] < east - OVERLAP_TOLERANCE)
-        & (points[:, 1] > south + OVERLAP_TOLERANCE)
-        & (points[:, 1] < north - OVERLAP_TOLERANCE)
+        (points[:, 0] > west + depths)
+        & (points[:, 0] < east - depths)
+        & (points[:, 1] > south + depths)
+        & (points[:, 1] < north - depths)
     )
     if not len(close):
         return None
@@ -135,7 +159,6 @@ def _deep_point(
         away = points[index] - starts
         shares = np.clip((away * along).sum(axis=1) / squares, 0.0, 1.0)
         border = away - shares[:, None] * along
-        if float(np.hypot(border[:, 0], border[:, 1]).min()) > OVERLAP_TOLERANCE:
-            owners = np.repeat(np.arange(len(others)), [len(rows) for rows in others])
+        if float(np.hypot(border[:, 0], border[:, 1]).min()) > depths[index]:
             return int(owners[index]), points[index]
     return None

@@ -29,6 +29,7 @@ class ZonePairs(Domain):
     """
 
     points_are: ClassVar[str] = POINTS_ARE
+    clamped_to: ClassVar[str] = Zones.clamped_to
     kind: Literal["zone-pairs"] = "zone-pairs"
     zones: Zones
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Literal, Self
@@ -29,6 +29,7 @@ from metricshuffle.spaces.polygons import (
     containing,
     feature_property,
     inner_point,
+    numeric_property,
     rings_in_degrees,
     shape_of,
     whole_degrees,
@@ -45,6 +46,7 @@ MAX_CORNERS = 500_000
 NO_BORDERS = (
     "these zones are points without borders, so a place has no zone; give the ids of zones."
 )
+PropertyReader = Callable[[str, int, object, str, str], object]
 PLACE_REMEDY = "A place is (latitude, longitude) in degrees; correct or leave out such rows."
 
 
@@ -61,6 +63,7 @@ class Zones(Domain):
     """
 
     points_are: ClassVar[str] = "places"
+    clamped_to: ClassVar[str] = "the zone of the nearest point"
     kind: Literal["zones"] = "zones"
     ids: tuple[str, ...]
     latitudes: tuple[int, ...]
@@ -225,9 +228,7 @@ class Zones(Domain):
         """
         names = _texts(ids)
         _check_lengths(names, geometries, geometries if points is None else points)
-        shapes = [
-            shape_of(name, geometry) for name, geometry in zip(names, geometries, strict=True)
-        ]
+        shapes = [shape_of(*row) for row in zip(names, geometries, strict=True)]
         chosen = [inner_point(shape) for shape in shapes]
         check_overlaps(names, shapes, chosen)
         if points is not None:
@@ -277,11 +278,8 @@ class Zones(Domain):
                 "degrees (WGS84, EPSG:4326)."
             )
 
-        def column(key: str, option: str) -> list[object]:
-            return [
-                feature_property(title, place, each, key, option)
-                for place, each in enumerate(features)
-            ]
+        def column(key: str, option: str, read: PropertyReader = feature_property) -> list[object]:
+            return [read(title, place, each, key, option) for place, each in enumerate(features)]
 
         places = None
         if point is not None:
@@ -291,7 +289,7 @@ class Zones(Domain):
             column(name, "name"),
             [feature.get("geometry") for feature in features],
             places,
-            None if weights is None else column(weights, "weights"),
+            None if weights is None else column(weights, "weights", numeric_property),
             unit=unit,
             blocks=None if blocks is None else column(blocks, "blocks"),
         )
@@ -410,8 +408,7 @@ class Zones(Domain):
         """Like `validated`, but a place outside all zones gets the zone of the nearest point."""
         if width_of(values) is None:
             raise InputError(
-                "ids of zones have no order, so there is no nearest one to clamp to; correct "
-                "such values."
+                "ids of zones have no order, so none is the nearest; correct such values."
             )
         return self.zones_at(values, clamp=True)
 

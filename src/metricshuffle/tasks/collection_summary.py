@@ -165,7 +165,7 @@ class Collected(Part):
     """Addresses of the shufflers, in the order in which messages travelled."""
     colluders: Whole
     """Number of reports that may be revealed to the analyst, as declared by the operator."""
-    admission: Literal["open", "tickets"]
+    admission: Literal["open", "tickets", "tokens"]
     apart: bool
     """Whether operator and analyst are different people, as declared by the operator."""
     guarantee_as_arrived: Guarantee | None
@@ -256,12 +256,14 @@ class Collected(Part):
         return [text for _, text in self._graded_sentences(task)]
 
     def sentences_worst_first(self, task: Task) -> list[str]:
-        """The same sentences; what weakens a guarantee most is first, what is neutral is last."""
+        """The same sentences in order of severity; neutral ones are last."""
         graded = self._graded_sentences(task)
         return [text for _, text in sorted(graded, key=lambda sentence: sentence[0])]
 
     def _graded_sentences(self, task: Task) -> list[tuple[int, str]]:
         """Sentences with grades: from 0, a promise that is broken, to 4, which is neutral."""
+        if task.protocol.trusted == "aggregator":
+            return self._adder_sentences(task)
         incomplete = self.left_out or self.spoiled or self.replaced or self.unreadable
         texts = [(1 if incomplete else 4, self._arrival_text(task))]
         dummies = task.protocol.adds_noise
@@ -281,9 +283,15 @@ class Collected(Part):
                 "Nobody checked that reports come from different people (open admission)"
             )
             texts.append((2, admission_text + repeat_text))
-        else:
+        elif self.admission == "tickets":
             admission_text = (
                 "Every report spent a ticket; a person who had several was not stopped."
+            )
+            texts.append((3, admission_text))
+        else:
+            admission_text = (
+                "Every report spent a token; whoever gives tokens could have made any number of "
+                "them, and knows who took part."
             )
             texts.append((3, admission_text))
         if trusted and not dummies:
@@ -309,6 +317,38 @@ class Collected(Part):
             )
             texts.append((2, lying_text))
         return texts
+
+    def _adder_sentences(self, task: Task) -> list[tuple[int, str]]:
+        """Sentences about a sum by several servers, with the same grades."""
+        servers = len(self.hops)
+        fulfilled = self.honest >= task.honest and self.guarantee_as_arrived is not None
+        texts = [
+            f"{servers} adders ({', '.join(self.hops)}) signed the same set of {self.people:,} "
+            f"reports and added up their shares; sum {self.digest[:16]}.",
+            f"The first promise holds as long as fewer than all {servers} of them work together, "
+            "also with the analyst: the shares of all but one are random numbers. If all of them "
+            "work together, they can read every report, and the second promise is what holds.",
+            self._guarantee_text(task),
+            "Every report spent a ticket at each adder; a person who had several was not stopped."
+            if self.admission == "tickets"
+            else "Nobody checked that reports come from different people (open admission); a "
+            "person who sends several leaves that many fewer to hide the others.",
+            "An adder that cheats could have dropped reports down to the minimum, or moved the sum "
+            "by anything, unseen; so could a participant who lies. Compare the number of people "
+            "with what you know.",
+        ]
+        if not self.apart:
+            texts.append(
+                "The analyst works together with the operators of the adders; if that is all of "
+                "them, the second promise is what holds."
+            )
+        # Arrival, trust, guarantee, admission, cheating; then that all roles are one.
+        grades = (4, 2, 4 if fulfilled else 0, 2, 2, 0)
+        notes = dict.fromkeys(self.clock)
+        return [
+            *zip(grades, texts, strict=False),
+            *((3, f"A note about the adder {note}") for note in notes),
+        ]
 
     def _arrival_text(self, task: Task) -> str:
         through = (

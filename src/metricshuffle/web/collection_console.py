@@ -307,6 +307,7 @@ class Console:
         )
 
         opening = read_opening(text, words, time.time())
+        opening.check_servers(1)
         operator = self._operator(words["url"])
         check_round_is_free([operator], opening)
         self._check_other_words(operator, opening)

@@ -237,6 +237,10 @@ def _items_query(words: FormReader) -> Query:
     item = words.choice("item")
     unit = words.unit()
     low = high = levels = side = labels = None
+    at = words.numbers("thresholds") if question == "share-above" else None
+    fade = words.number("fade") if question == "share-above" else None
+    if question in ("total", "share-above") and item != "number":
+        words.refuse("item", "of a total, or above a threshold, is a whole number.")
     if item == "number":
         low = words.whole("low")
         high = words.whole("high")
@@ -251,9 +255,20 @@ def _items_query(words: FormReader) -> Query:
     items = words.whole("items")
     words.checked()
     items_words = QueryWords(
-        low=low, high=high, unit=unit, labels=labels, levels=levels, side=side, items=items
+        low=low,
+        high=high,
+        unit=unit,
+        labels=labels,
+        levels=levels,
+        side=side,
+        items=items,
+        at=at,
+        fade=fade,
     )
-    return items_words.query(f"user-{question}")
+    try:
+        return items_words.query(f"user-{question}")
+    except MetricShuffleError as error:
+        raise error.renamed(at="thresholds") from None
 
 
 def _record_query(words: FormReader) -> Query:

@@ -283,10 +283,17 @@ ITEMS = QuestionCard(
         Field(
             "question",
             "What you want to know",
-            "How all items are spread, with equal weight for each person; or their mean.",
+            "How all items are spread, with equal weight for each person; their mean; the mean "
+            "total, if everybody has the same number of items; or the share of them above a "
+            "threshold.",
             "histogram",
             "choice",
-            choices=(("histogram", "How they are spread"), ("mean", "Their mean")),
+            choices=(
+                ("histogram", "How they are spread"),
+                ("mean", "Their mean"),
+                ("total", "Their total"),
+                ("share-above", "The share above a threshold"),
+            ),
         ),
         Field(
             "item",
@@ -324,6 +331,24 @@ ITEMS = QuestionCard(
             "Places are x and y from 0 to this.",
             "4000",
             when=("item", ("square",)),
+        ),
+        Field(
+            "thresholds",
+            "Thresholds",
+            "The share of the items above each; with commas between them.",
+            "11",
+            "words",
+            unit="@unit",
+            when=("question", ("share-above",)),
+        ),
+        Field(
+            "fade",
+            "Fading over",
+            "Items count in part up to this far below a threshold; wider is more exact.",
+            "4",
+            unit="@unit",
+            optional=True,
+            when=("question", ("share-above",)),
         ),
         Field("unit", "Unit", "Of numbers, or of distances.", "hours", "words", optional=True),
         Field(

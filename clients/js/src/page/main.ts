@@ -1,9 +1,13 @@
 /** The join page: an answer becomes a report, which is shown before it is sent. What is said is in the page; here is what happens. */
-import { Client, NotSent, type Prepared } from '../client.js';
+import { Client, NotSent, type Options, type Prepared } from '../client.js';
 import { Collection, CollectionError } from '../collection.js';
 import type { Entry } from '../outbox.js';
 import { find, line, tell } from './elements.js';
 import { Field } from './field.js';
+
+declare global {
+  var limits: Options | undefined; // set by budget.ts
+}
 
 const SHOWN = 40; // messages; a vector has hundreds
 
@@ -107,7 +111,7 @@ async function start(): Promise<void> {
   // the digest in the address is the one that somebody was sent; without one, that of the page
   const pinned = /[0-9a-f]{64}/.exec(location.hash + location.pathname)?.[0] ?? find('digest').textContent!;
   if (!globalThis.crypto?.subtle) throw new CollectionError('A browser seals reports on pages with https only; ask for such an address.');
-  const client = new Client(await Collection.read(served, pinned));
+  const client = new Client(await Collection.read(served, pinned), globalThis.limits);
   const entry = await client.entry();
   if (entry) {
     find('form').hidden = true;

@@ -9,17 +9,28 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
-from metricshuffle.collection.analyst.collector import Collecting, InconsistentMessagesError
+from metricshuffle.collection.adder.sum_terms import (
+    AnyCollection,
+    load_any,
+    only_sum,
+    without_sums,
+)
+from metricshuffle.collection.analyst.collector import (
+    Collecting,
+    InconsistentMessagesError,
+    ReleaseCollector,
+)
 from metricshuffle.collection.analyst.download import RETRY_SECONDS, FetchedOutput, NotReleased
+from metricshuffle.collection.analyst.sum_collector import SumCollecting
 from metricshuffle.collection.client.http_client import EXTRA, run_sync
 from metricshuffle.collection.keys import AnalystKey
-from metricshuffle.collection.terms import Collection
+from metricshuffle.collection.terms import PinnedDocument
 from metricshuffle.errors import InputError, InputWarning, require
 from metricshuffle.files import atomic_file, deferred_interrupts
 from metricshuffle.planning.costs.release_ledger import EVERYBODY, Budget, validate_group_name
 from metricshuffle.tasks.release import Release
 
-CollectionSource = str | Path | Collection
+CollectionSource = str | Path | AnyCollection
 
 
 class Analyst:
@@ -52,17 +63,24 @@ class Analyst:
         """Public key for the operator of a collection."""
         return self._key.public
 
-    def collecting(self, collection: CollectionSource | Sequence[CollectionSource]) -> Collecting:
+    def collecting(
+        self, collection: CollectionSource | Sequence[CollectionSource]
+    ) -> ReleaseCollector:
         """Return the collector that runs the steps of `collect`."""
         several = (
-            [collection] if isinstance(collection, str | Path | Collection) else list(collection)
+            [collection]
+            if isinstance(collection, str | Path | PinnedDocument)
+            else list(collection)
         )
         if not several:
             raise InputError("there is no collection to collect.")
-        collections = [
-            source if isinstance(source, Collection) else Collection.load(source)
-            for source in several
+        loaded: list[AnyCollection] = [
+            load_any(source) if isinstance(source, str | Path) else source for source in several
         ]
+        collection_of_sum = only_sum(loaded)
+        if collection_of_sum is not None:
+            return SumCollecting(self._key, collection_of_sum, self._patience, self._key_file)
+        collections = without_sums(loaded)
         return Collecting(self._key, collections, self._processes, self._patience, self._key_file)
 
     def collect(
@@ -120,7 +138,7 @@ def key_of(path: str | Path) -> AnalystKey:
 
 
 def _write_release(
-    collecting: Collecting,
+    collecting: ReleaseCollector,
     files: Sequence[FetchedOutput],
     output: str | Path,
     budget: Budget | None,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,6 +11,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from metricshuffle.collection.adder.sum_terms import AnyCollection
 from metricshuffle.collection.analyst.decryption_pool import open_boxes
 from metricshuffle.collection.analyst.download import (
     RETRY_SECONDS,
@@ -47,7 +49,69 @@ class CollectionTally:
     tally: Tally
 
 
-class Collecting:
+class ReleaseCollector(ABC):
+    """Collector of what servers release of one collection, of the parts of a split, or of a sum."""
+
+    def __init__(
+        self,
+        key: AnalystKey,
+        collections: Sequence[AnyCollection],
+        patience: float = RETRY_SECONDS,
+        key_file: Path | None = None,
+    ) -> None:
+        """Verify the collections.
+
+        Downloads are recorded next to `key_file`, or next to the output if it is None.
+        """
+        self._key = key
+        self._patience = patience
+        self._key_file = key_file
+        self._digests = {collection.digest for collection in collections}
+        for collection in collections:
+            # The operator wrote the collection; a release repeats the claims in it.
+            collection.verify()
+            if collection.terms.analyst.key != key.private.public.data.hex():
+                raise InputError(
+                    "this key is not the one that the messages of collection "
+                    f"{collection.digest[:16]} are sealed for; use the analyst's "
+                    "key whose public half the collection was opened with."
+                )
+        self.task: Task = collections[0].task
+
+    @abstractmethod
+    async def fetched(self, output: str | Path) -> Sequence[FetchedOutput]:
+        """Download what is released; another output than before is rejected."""
+
+    @abstractmethod
+    def release(self, files: Sequence[FetchedOutput]) -> Release:
+        """Estimate from what was downloaded."""
+
+    @abstractmethod
+    async def acknowledge(self, files: Sequence[FetchedOutput]) -> list[str]:
+        """Acknowledge what was downloaded; return problems as sentences."""
+
+    def _first_output(self, output: str | Path, collection: AnyCollection) -> OutputRecord:
+        beside = self._key_file or Path(os.path.realpath(output))
+        return OutputRecord(
+            beside.with_name(f"{beside.name}.{collection.digest[:16]}.fetched"), collection
+        )
+
+    def already(self, output: str | Path) -> Release | None:
+        """Return the release of these collections from an earlier call; None if there is none."""
+        try:
+            release = Release.load(output)
+        except (InputError, NotCertified):
+            return None
+        summary = release.collected
+        digests = (
+            {*(part.digest for part in summary.parts or (summary,)), *summary.spoiled}
+            if summary is not None
+            else set()
+        )
+        return release if digests == self._digests else None
+
+
+class Collecting(ReleaseCollector):
     """Collector of one collection, or of the released parts of a split."""
 
     def __init__(
@@ -58,26 +122,10 @@ class Collecting:
         patience: float = RETRY_SECONDS,
         key_file: Path | None = None,
     ) -> None:
-        """Verify the collections.
-
-        Downloads are recorded next to `key_file`, or next to the output if it is None.
-        """
-        self._key = key
+        super().__init__(key, collections, patience, key_file)
         self.collections = tuple(collections)
         self._processes = processes
-        self._patience = patience
-        self._key_file = key_file
-        for collection in collections:
-            # The operator wrote the collection; a release repeats the claims in it.
-            collection.verify()
-            if collection.terms.analyst.key != key.private.public.data.hex():
-                raise InputError(
-                    "this key is not the one that the messages of collection "
-                    f"{collection.digest[:16]} are sealed for; use the analyst's "
-                    "key whose public half the collection was opened with."
-                )
         check_parts(collections)
-        self.task: Task = collections[0].task
 
     async def fetched(self, output: str | Path) -> list[FetchedOutput]:
         """Download the outputs into files next to `output`, unless an earlier call did.
@@ -96,28 +144,6 @@ class Collecting:
             first.note(file.announced.output)
             files.append(file)
         return files
-
-    def _first_output(self, output: str | Path, collection: Collection) -> OutputRecord:
-        beside = self._key_file or Path(os.path.realpath(output))
-        return OutputRecord(
-            beside.with_name(f"{beside.name}.{collection.digest[:16]}.fetched"), collection
-        )
-
-    def already(self, output: str | Path) -> Release | None:
-        """Return the release of these collections from an earlier call; None if there is none."""
-        try:
-            release = Release.load(output)
-        except (InputError, NotCertified):
-            return None
-        summary = release.collected
-        digests = (
-            {*(part.digest for part in summary.parts or (summary,)), *summary.spoiled}
-            if summary is not None
-            else set()
-        )
-        return (
-            release if digests == {collection.digest for collection in self.collections} else None
-        )
 
     def release(self, files: Sequence[FetchedOutput]) -> Release:
         """Estimate from all parts; each part must have been released with enough people."""
@@ -327,7 +353,7 @@ def _select_readable(task: Task, rows: NDArray[np.generic]) -> NDArray[np.generi
     )
 
 
-def batch_id(collection: Collection) -> bytes:
+def batch_id(collection: AnyCollection) -> bytes:
     """Batch id of a collection in a ledger: none of its reports may be in two releases."""
     return bytes.fromhex(collection.digest)[:ID_BYTES]
 

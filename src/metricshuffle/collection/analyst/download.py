@@ -7,12 +7,13 @@ import hashlib
 import json
 import os
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import IO, TYPE_CHECKING
+from typing import IO, TYPE_CHECKING, TypeVar
 
+from metricshuffle.collection.adder.sum_terms import AnyCollection
 from metricshuffle.collection.analyst.decryption_pool import BOXES_PER_PART, SealedPart
 from metricshuffle.collection.client.http_client import (
     DIGEST,
@@ -35,6 +36,7 @@ from metricshuffle.files import atomic_file
 if TYPE_CHECKING:
     import httpx
 
+Received = TypeVar("Received")
 RETRY_SECONDS = 30.0
 """Seconds for which an unreachable shuffler is asked again."""
 RETRY_PAUSE_SECONDS = 0.5
@@ -173,7 +175,7 @@ class OutputRecord:
     """
 
     path: Path
-    collection: Collection
+    collection: AnyCollection
 
     def check(self, output: str) -> None:
         """Raise if another output was fetched before; nothing is stored."""
@@ -210,36 +212,35 @@ class OutputRecord:
         self.check(output)
 
 
-class Fetching:
-    """Download from the last shuffler of a collection. `first` records which output was fetched."""
+class ReleaseLink:
+    """Link to a server that releases something of a collection or of a sum to the analyst."""
 
     def __init__(
-        self,
-        collection: Collection,
-        token: str,
-        patience: float = RETRY_SECONDS,
-        first: OutputRecord | None = None,
+        self, collection: AnyCollection, host: str, token: str, patience: float = RETRY_SECONDS
     ) -> None:
-        self.collection = collection
+        self._document = collection
         self._patience = patience
-        self._first = first
         self._headers = {"authorization": f"Bearer {token}", "accept-encoding": "identity"}
-        self._host = collection.terms.hops[-1].url
-        self._url = f"{self._host}/v1/collections/{collection.digest}"
+        self._host = host
+        self._url = f"{host}/v1/collections/{collection.digest}"
 
-    async def fetched(self, path: Path) -> FetchedOutput:
-        """Download the output into a durable file; raises `NotReleased` without a file."""
+    async def _retried(self, receive: Callable[[httpx.Response], Awaitable[Received]]) -> Received:
+        """Ask for the release until there is an answer; raises `NotReleased` without one."""
         deadline = time.monotonic() + self._patience
         async with open_connection() as client:
             while True:
                 try:
-                    return await self._attempt(client, path)
+                    return await self._attempt(client, receive)
                 except _TemporaryFailure as error:
                     if time.monotonic() + RETRY_PAUSE_SECONDS > deadline:
                         raise NotReleased(str(error)) from None
                 await asyncio.sleep(RETRY_PAUSE_SECONDS)
 
-    async def _attempt(self, client: httpx.AsyncClient, path: Path) -> FetchedOutput:
+    async def _attempt(
+        self,
+        client: httpx.AsyncClient,
+        receive: Callable[[httpx.Response], Awaitable[Received]],
+    ) -> Received:
         import httpx
 
         try:
@@ -248,22 +249,14 @@ class Fetching:
             ) as response:
                 if response.status_code != 200:
                     raise await self._refusal(response)
-                announced = self._read_announcement(response)
-                if self._first is not None:
-                    self._first.check(announced.output)
-                announced = replace(announced, clock=await self._clock_notes())
-                line = (json.dumps(asdict(announced)) + "\n").encode()
-                with atomic_file(path, "wb") as stream:
-                    stream.write(line)
-                    await self._receive(response, announced, stream)
-                return FetchedOutput(path, announced, len(line))
+                return await receive(response)
         except httpx.HTTPError as error:
             if is_untrusted_certificate(error):
                 raise NotReleased(unreachable_text(self._host, error)) from None
             raise _TemporaryFailure(f"{unreachable_text(self._host, error)} Try again.") from None
 
     async def _refusal(self, response: httpx.Response) -> MetricShuffleError:
-        message, terms = await read_error(response), self.collection.terms
+        message, terms = await read_error(response), self._document.terms
         if response.status_code == 425:
             return NotReleased(
                 f"this collection is not released yet: it closes at {terms.closes} and "
@@ -297,6 +290,106 @@ class Fetching:
         return NotReleased(
             f"{self._host} answered with the unexpected status {response.status_code}."
         )
+
+    async def clock_notes(self) -> list[str]:
+        """Public notes of all servers about their clocks, in the order of the chain."""
+        urls = [hop.url for hop in self._document.terms.hops]
+        notes = await asyncio.gather(*(self._clock_of(url) for url in urls))
+        return [
+            f"{url}: {note}"
+            for url, server_notes in zip(urls, notes, strict=True)
+            for note in server_notes
+        ]
+
+    async def _clock_of(self, url: str) -> list[str]:
+        import httpx
+
+        notes: object = None
+        leases: object = None
+        with suppress(httpx.HTTPError, TimeoutError):
+            async with (
+                asyncio.timeout(ASKED_SECONDS),
+                open_connection() as client,
+                client.stream(
+                    "GET", f"{url}/v1/collections/{self._document.digest}/state"
+                ) as response,
+            ):
+                answer = await answer_of(response)
+                if response.status_code == 200 and answer:
+                    notes = answer.get("clock", [])
+                    leases = answer.get("leases")
+        if not isinstance(notes, list):
+            return ["it could not be asked whether its operator changed it."]
+        if leases:
+            notes = [*notes, leases]
+        shown = [
+            "".join(letter for letter in str(note) if letter.isprintable())[:LONGEST_NOTE]
+            for note in notes
+        ]
+        return shown[:NOTES] + (
+            [f"{len(shown) - NOTES:,} more notes."] if len(shown) > NOTES else []
+        )
+
+    async def acknowledge(self, output: str) -> str:
+        """Let the shuffler delete the output; return a sentence if that failed."""
+        import httpx
+
+        deadline = time.monotonic() + self._patience
+        failure = ""
+        async with open_connection() as client:
+            while True:
+                try:
+                    headers = {**self._headers, "if-match": f'"{output}"'}
+                    async with client.stream(
+                        "DELETE", f"{self._url}/release", headers=headers
+                    ) as response:
+                        pass  # the body is not read: it could be endless
+                    if response.status_code in (204, 404, 410):  # 404, 410: deleted already
+                        return ""
+                    failure = f"it answered {response.status_code}"
+                    if response.status_code < 500:
+                        break
+                except httpx.HTTPError as error:
+                    failure = network_error_text(error)
+                    if is_untrusted_certificate(error):
+                        break
+                if time.monotonic() + RETRY_PAUSE_SECONDS > deadline:
+                    break
+                await asyncio.sleep(RETRY_PAUSE_SECONDS)
+        return (
+            f"{self._host} did not get the acknowledgement of the release ({failure}); it "
+            "stores the sealed messages until its retention ends."
+        )
+
+
+class Fetching(ReleaseLink):
+    """Download from the last shuffler of a collection. `first` records which output was fetched."""
+
+    def __init__(
+        self,
+        collection: Collection,
+        token: str,
+        patience: float = RETRY_SECONDS,
+        first: OutputRecord | None = None,
+    ) -> None:
+        super().__init__(collection, collection.terms.hops[-1].url, token, patience)
+        self.collection = collection
+        self._first = first
+
+    async def fetched(self, path: Path) -> FetchedOutput:
+        """Download the output into a durable file; raises `NotReleased` without a file."""
+        return await self._retried(lambda response: self._store(response, path))
+
+    async def _store(self, response: httpx.Response, path: Path) -> FetchedOutput:
+        announced = self._read_announcement(response)
+        if self._first is not None:
+            self._first.check(announced.output)
+        announced = replace(announced, clock=await self.clock_notes())
+        line = (json.dumps(asdict(announced)) + "\n").encode()
+        with atomic_file(path, "wb") as stream:
+            stream.write(line)
+            await self._receive(response, announced, stream)
+        return FetchedOutput(path, announced, len(line))
 
     def _read_announcement(self, response: httpx.Response) -> OutputAnnouncement:
         headers = response.headers
@@ -336,46 +429,6 @@ class Fetching:
             )
         return announced
 
-    async def _clock_notes(self) -> list[str]:
-        """Public notes of all shufflers about their clocks, in the order of the chain."""
-        notes = await asyncio.gather(
-            *(self._clock_of(hop.url) for hop in self.collection.terms.hops)
-        )
-        return [
-            f"{hop.url}: {note}"
-            for hop, hop_notes in zip(self.collection.terms.hops, notes, strict=True)
-            for note in hop_notes
-        ]
-
-    async def _clock_of(self, url: str) -> list[str]:
-        import httpx
-
-        notes: object = None
-        leases: object = None
-        with suppress(httpx.HTTPError, TimeoutError):
-            async with (
-                asyncio.timeout(ASKED_SECONDS),
-                open_connection() as client,
-                client.stream(
-                    "GET", f"{url}/v1/collections/{self.collection.digest}/state"
-                ) as response,
-            ):
-                answer = await answer_of(response)
-                if response.status_code == 200 and answer:
-                    notes = answer.get("clock", [])
-                    leases = answer.get("leases")
-        if not isinstance(notes, list):
-            return ["it could not be asked whether its operator changed it."]
-        if leases:
-            notes = [*notes, leases]
-        shown = [
-            "".join(letter for letter in str(note) if letter.isprintable())[:LONGEST_NOTE]
-            for note in notes
-        ]
-        return shown[:NOTES] + (
-            [f"{len(shown) - NOTES:,} more notes."] if len(shown) > NOTES else []
-        )
-
     async def _receive(
         self, response: httpx.Response, announced: OutputAnnouncement, stream: IO[bytes]
     ) -> None:
@@ -407,37 +460,6 @@ class Fetching:
                 f"what {self._host} sent is not what it announced (the digests differ); "
                 "collect it again."
             )
-
-    async def acknowledge(self, output: str) -> str:
-        """Let the shuffler delete the output; return a sentence if that failed."""
-        import httpx
-
-        deadline = time.monotonic() + self._patience
-        failure = ""
-        async with open_connection() as client:
-            while True:
-                try:
-                    headers = {**self._headers, "if-match": f'"{output}"'}
-                    async with client.stream(
-                        "DELETE", f"{self._url}/release", headers=headers
-                    ) as response:
-                        pass  # the body is not read: it could be endless
-                    if response.status_code in (204, 404, 410):  # 404, 410: deleted already
-                        return ""
-                    failure = f"it answered {response.status_code}"
-                    if response.status_code < 500:
-                        break
-                except httpx.HTTPError as error:
-                    failure = network_error_text(error)
-                    if is_untrusted_certificate(error):
-                        break
-                if time.monotonic() + RETRY_PAUSE_SECONDS > deadline:
-                    break
-                await asyncio.sleep(RETRY_PAUSE_SECONDS)
-        return (
-            f"{self._host} did not get the acknowledgement of the release ({failure}); it "
-            "stores the sealed messages until its retention ends."
-        )
 
 
 class _TemporaryFailure(MetricShuffleError):

@@ -6,12 +6,14 @@ import asyncio
 import math
 import secrets
 import time
-from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from metricshuffle.collection.adder.sum_terms import AnyCollection
+from metricshuffle.collection.client.device_ledger import LedgerEntry
 from metricshuffle.collection.client.http_client import (
     SPENT_TICKET,
     STORED,
@@ -19,12 +21,14 @@ from metricshuffle.collection.client.http_client import (
     Sender,
     SubmissionResult,
     open_connection,
+    run_all,
 )
 from metricshuffle.collection.client.outbox import (
     Outbox,
     OutboxEntry,
     SealedReport,
     SettledReport,
+    Spending,
     State,
 )
 from metricshuffle.collection.client.participants import Participants
@@ -33,6 +37,7 @@ from metricshuffle.collection.client.report_builder import (
     reseal_report,
     seal_reports,
 )
+from metricshuffle.collection.client.token_requests import TokenAsker
 from metricshuffle.collection.terms import Collection, instant, parse_time
 from metricshuffle.display import Brief
 from metricshuffle.errors import InputError, PlanError
@@ -117,12 +122,17 @@ class Submitting:
 
     def __init__(
         self,
-        collections: Sequence[Collection],
+        collections: Sequence[AnyCollection],
         outbox: Outbox,
         patience: float,
         concurrency: int,
         log: Callable[[str], None],
+        *,
+        verified: bool = False,
+        over_limit: bool = False,
+        relay: str = "",
     ) -> None:
+        self._relay = relay
         self._parts = {collection.digest: collection for collection in collections}
         self._outbox = outbox
         self._patience = patience
@@ -131,6 +141,12 @@ class Submitting:
         first = collections[0]
         self._batch = (first.task.digest, first.terms.round)
         self._with_tickets = bool(first.terms.ticket)
+        self._spending = Spending(
+            LedgerEntry.of(first, verified=verified),
+            max(collection.terms.extends[:10] for collection in collections),
+            over_limit,
+        )
+        self._with_tokens = first.terms.issuer is not None
 
     async def submit_all(self, participants: Participants, tickets: Sequence[bytes]) -> Submitted:
         """Randomize values of people without a report, once; send all reports not acknowledged."""
@@ -141,20 +157,17 @@ class Submitting:
             for who in participants.people
             if who not in entries
         }
-        with_ticket: dict[bytes, bytes] = {}
-        if self._with_tickets and new:
-            if not tickets:
-                raise InputError("this collection needs tickets; give yours, or a file of them.")
-            with_ticket = await asyncio.to_thread(
-                self._outbox.tickets_for, new, tickets, list(self._parts)
-            )
+        await asyncio.to_thread(self._outbox.check_limits, new, self._spending)
+        admitted, refusals = await self._admit(new, tickets)
         if tickets:
-            await asyncio.to_thread(self._replace_tickets, entries.values(), tickets)
+            await self._replace_tickets(entries.values(), tickets)
         finished = {who: known_answer(entry) for who, entry in entries.items() if not entry.waits}
+        finished |= refusals
+        new = {who: digest for who, digest in new.items() if who not in refusals}
         waiting = [entry for entry in entries.values() if entry.waits]
         send_queue = await self._send_all(
             waiting,
-            self._sealing_jobs(participants, new, with_ticket),
+            self._sealing_jobs(participants, new, admitted),
             len(participants) - len(finished),
         )
         answers = finished | send_queue.answers
@@ -165,6 +178,47 @@ class Submitting:
             len(before),
             len(stored - before - send_queue.fresh),
         )
+
+    async def ask_all(
+        self, people: Sequence[bytes], tickets: Sequence[bytes]
+    ) -> dict[bytes, SubmissionResult]:
+        """Ask the issuer for the tokens of people without a report; return who got none, and why.
+
+        Nothing is sent to a shuffler.
+        """
+        entries = await asyncio.to_thread(self._outbox.held, *self._batch, people)
+        self._check_collections(entries.values())
+        [digest] = self._parts
+        _, refusals = await self._admit(dict.fromkeys(set(people) - set(entries), digest), tickets)
+        return refusals
+
+    async def _admit(
+        self, people: Mapping[bytes, str], tickets: Sequence[bytes]
+    ) -> tuple[dict[bytes, bytes], dict[bytes, SubmissionResult]]:
+        """Return the ticket or token of each person, and the results of people who got no token."""
+        if not self._with_tickets or not people:
+            return {}, {}
+        without = people
+        if self._with_tokens:
+            known = await asyncio.to_thread(self._outbox.pending_tokens, people)
+            without = {
+                who: digest
+                for who, digest in people.items()
+                if who not in known or known[who].token is None
+            }
+        if without and not tickets:
+            raise InputError("this collection needs tickets; give yours, or a file of them.")
+        assigned = await asyncio.to_thread(
+            self._outbox.tickets_for, without, tickets, list(self._parts)
+        )
+        if not self._with_tokens:
+            return assigned, {}
+        parts = {
+            digest: part for digest, part in self._parts.items() if isinstance(part, Collection)
+        }
+        asker = TokenAsker(parts, self._outbox, self._patience, self._concurrency)
+        await asker.ask(people, assigned)
+        return asker.tokens, asker.refusals
 
     async def resend_all(self) -> Submitted:
         """Send all waiting reports of the outbox."""
@@ -190,7 +244,7 @@ class Submitting:
             )
 
     def _sealing_jobs(
-        self, participants: Participants, new: dict[bytes, str], tickets: dict[bytes, bytes]
+        self, participants: Participants, new: Mapping[bytes, str], tickets: Mapping[bytes, bytes]
     ) -> list[Callable[[], list[OutboxEntry]]]:
         """Jobs that each randomize, seal and store the reports of some people."""
         work: list[Callable[[], list[OutboxEntry]]] = []
@@ -201,7 +255,7 @@ class Submitting:
                 some = mine[start : start + SEAL_BATCH_SIZE]
 
                 def make(
-                    some: list[bytes] = some, collection: Collection = collection
+                    some: list[bytes] = some, collection: AnyCollection = collection
                 ) -> list[OutboxEntry]:
                     values = participants.values([place[who] for who in some])
                     reports = seal_reports(
@@ -214,11 +268,13 @@ class Submitting:
 
     def _keep(self, reports: list[SealedReport], state: State) -> list[OutboxEntry]:
         """Store reports before any is sent; a report that another process stored first is used."""
-        entries = list(self._outbox.keep(*self._batch, reports, state).values())
+        entries = list(self._outbox.keep(*self._batch, reports, state, self._spending).values())
         self._check_collections(entries)
         return entries
 
-    def _replace_tickets(self, entries: Iterable[OutboxEntry], tickets: Sequence[bytes]) -> None:
+    async def _replace_tickets(
+        self, entries: Iterable[OutboxEntry], tickets: Sequence[bytes]
+    ) -> None:
         """Replace refused tickets, if there are enough others."""
         refused = [
             report
@@ -228,17 +284,25 @@ class Submitting:
         if not refused:
             return
         try:
-            others = self._outbox.tickets_for(
-                {report.who: report.collection for report in refused}, tickets, list(self._parts)
+            others, _ = await self._admit(
+                {report.who: report.collection for report in refused}, tickets
             )
         except InputError:  # the old tickets are tried again
             return
+        await asyncio.to_thread(
+            self._reseal, [each for each in refused if each.who in others], others
+        )
+
+    def _reseal(self, refused: Iterable[OutboxEntry], others: Mapping[bytes, bytes]) -> None:
         for report in refused:
             sealed_report = self._outbox.report(*self._batch, report.who)
-            if sealed_report is not None and sealed_report.boxes is not None:
-                again = reseal_report(
-                    self._parts[report.collection], sealed_report.boxes, others[report.who]
-                )
+            collection = self._parts[report.collection]
+            if (
+                sealed_report is not None
+                and sealed_report.boxes is not None
+                and isinstance(collection, Collection)
+            ):
+                again = reseal_report(collection, sealed_report.boxes, others[report.who])
                 self._outbox.replace(*self._batch, report.who, report.answer, again)
 
     # Sending
@@ -252,17 +316,17 @@ class Submitting:
         """Send waiting reports and those that `work` makes; return the queue with all answers."""
         send_queue = _SendQueue(self._outbox, self._batch, self._parts, total, self._log)
         try:
-            sender = Sender(self._patience)
+            sender = Sender(self._patience, self._relay)
             delayed = any(part.terms.delay for part in self._parts.values())
             # A worker that waits for the time of one report must not delay others that are due
             # earlier.
             if delayed:
                 await send_queue.fill(waiting, work)
-                await _run_all(
+                await run_all(
                     [send_queue.empty(sender) for _ in range(min(self._concurrency, total))]
                 )
             else:
-                await _run_all(
+                await run_all(
                     [
                         send_queue.fill(waiting, work),
                         *(send_queue.empty(sender) for _ in range(min(self._concurrency, total))),
@@ -280,7 +344,7 @@ class _SendQueue:
         self,
         outbox: Outbox,
         batch: tuple[str, int],
-        parts: Mapping[str, Collection],
+        parts: Mapping[str, AnyCollection],
         total: int,
         log: Callable[[str], None],
     ) -> None:
@@ -322,7 +386,8 @@ class _SendQueue:
 
     async def empty(self, sender: Sender) -> None:
         """Send reports over one connection, each at its time."""
-        async with open_connection() as client:
+        servers = max(len(part.posts_to) for part in self._parts.values())
+        async with open_connection(servers) as client:
             await self._send_queued(sender, client)
 
     async def _send_queued(self, sender: Sender, client: httpx.AsyncClient) -> None:
@@ -370,18 +435,7 @@ class _SendQueue:
             self._outbox.refuse_tickets(refused)
 
 
-async def _run_all(work: Sequence[Coroutine[object, None, None]]) -> None:
-    """Run all tasks; if one fails, cancel the others and raise its error."""
-    tasks = [asyncio.create_task(part) for part in work]
-    try:
-        await asyncio.gather(*tasks)
-    finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-
-
-def random_delay(collection: Collection) -> float:
+def random_delay(collection: AnyCollection) -> float:
     """Random delay of a report in seconds, limited by the collection and by the time left."""
     left = parse_time(collection.terms.closes) - time.time()
     longest = min(float(collection.terms.delay), max(0.0, 0.9 * left))

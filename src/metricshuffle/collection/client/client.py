@@ -11,6 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Unpack
 
+from metricshuffle.collection.adder.sum_terms import AnyCollection, load_any
 from metricshuffle.collection.client.batch_submission import (
     RESUMED_MESSAGE,
     Submitted,
@@ -18,11 +19,15 @@ from metricshuffle.collection.client.batch_submission import (
     already_reported_text,
     known_answer,
 )
+from metricshuffle.collection.client.device_ledger import DeviceLedger
 from metricshuffle.collection.client.http_client import (
     EXTRA,
     NotStored,
     SubmissionResult,
+    check_relay,
+    check_relay_address,
     fetch_collection,
+    fetch_through_relay,
     run_sync,
 )
 from metricshuffle.collection.client.outbox import Outbox
@@ -33,7 +38,7 @@ from metricshuffle.collection.client.report_builder import (
     parse_ticket,
     seal_reports,
 )
-from metricshuffle.collection.terms import Collection
+from metricshuffle.collection.terms import PinnedDocument
 from metricshuffle.data.value_reading import ReadingArguments, check_argument_names
 from metricshuffle.display import Brief
 from metricshuffle.errors import InputError, PlanError, argument, require
@@ -43,7 +48,7 @@ PATIENCE = 60.0
 """Seconds for which a report is sent again before it is left in the outbox."""
 CONCURRENCY = 32
 OUTBOX = "submissions.outbox"
-CollectionSource = str | Path | Collection
+CollectionSource = str | Path | AnyCollection
 
 
 class Client(Brief):
@@ -58,6 +63,11 @@ class Client(Brief):
         believe: skip recomputing the guarantee before anything is randomized.
         digest: pinned digest of the collection.
         patience: seconds for which a report is sent again.
+        relay: address of another party's relay, through which reports are sent so that the shuffler
+            does not learn your address; the collection must be a file then, unless `gateway` is
+            given.
+        gateway: key of the collection's gateway, published with the digest, to fetch the collection
+            through the relay.
     """
 
     def __init__(
@@ -68,6 +78,8 @@ class Client(Brief):
         *,
         digest: str | None = None,
         patience: float = PATIENCE,
+        relay: str = "",
+        gateway: str = "",
     ) -> None:
         several = isinstance(collection, Sequence) and not isinstance(collection, str)
         self._sources: list[CollectionSource] = list(collection) if several else [collection]  # type: ignore[arg-type, list-item]
@@ -78,18 +90,26 @@ class Client(Brief):
             raise InputError(
                 f"{argument('patience')} must be a number of seconds, 0 or more, got {patience!r}."
             )
+        if bool(gateway) != (bool(relay) and any(map(_is_address, self._sources))):
+            raise InputError(
+                f"{argument('gateway')} belongs to {argument('relay')} and the address of a "
+                "collection; give it, or the file of the collection from another source than its "
+                "shuffler: fetching it there would show your address."
+            )
+        self._relay = relay
+        self._gateway = gateway
         self._outbox_path = _outbox_of(self._sources, outbox)
         self._believe = believe
         self._digest = digest
         self._patience = patience
-        self._collections: tuple[Collection, ...] = ()
+        self._collections: tuple[AnyCollection, ...] = ()
         self._verified = False
         self._outbox: Outbox | None = None
 
     # Collection
 
     @property
-    def collections(self) -> tuple[Collection, ...]:
+    def collections(self) -> tuple[AnyCollection, ...]:
         """Collection, or the parts of a split."""
         if not self._collections:
             run_sync(self._load())
@@ -122,14 +142,19 @@ class Client(Brief):
         """Read or fetch the collections, and check that they belong together."""
         if self._collections:
             return
-        collections = []
+        collections: list[AnyCollection] = []
         for source in self._sources:
-            if isinstance(source, Collection):
+            if isinstance(source, PinnedDocument):
                 collections.append(source)
+            elif _is_address(source) and self._gateway:
+                check_relay_address(self._relay, [str(source)])
+                collections.append(
+                    await fetch_through_relay(self._relay, str(source), self._digest, self._gateway)
+                )
             elif _is_address(source):
                 collections.append(await fetch_collection(str(source), self._digest))
             else:
-                collections.append(Collection.load(source))
+                collections.append(load_any(source))
                 if self._digest not in (None, collections[-1].digest):
                     raise PlanError(
                         f"{source} is not the requested collection: the digests differ; do not "
@@ -138,6 +163,8 @@ class Client(Brief):
         for collection in collections:
             collection.check()
         check_split(collections)
+        if self._relay:
+            check_relay(self._relay, collections)
         self._collections = tuple(collections)
 
     async def _prepare(self) -> None:
@@ -157,31 +184,44 @@ class Client(Brief):
         if not self._believe and not self._verified:
             self.verify()
         tickets = self.checked_tickets([] if ticket is None else [ticket])
+        if collection.terms.issuer is not None:
+            raise InputError("tokens of this collection are asked for by `submit` alone; use that.")
         if collection.terms.ticket and not tickets:
             raise InputError("this collection asks for a ticket.")
         inputs = self.task.query.inputs([value], self.task.protocol.step)
         return seal_reports(collection, inputs, [b""], tickets or [b""])[0].report
 
     def submit(
-        self, value: Any, user: str = "", ticket: str | bytes | None = None
+        self,
+        value: Any,
+        user: str = "",
+        ticket: str | bytes | None = None,
+        *,
+        over_limit: bool = False,
     ) -> SubmissionResult:
         """Take part with a value: seal it, store it in the outbox, and send it until it is stored.
 
         Each `user` of an outbox reports once. Raises NotStored if the report is not stored, and if
         a report of that user was stored or declined before: then nothing is sent, whatever the
         value is. A report that was made before and is waiting is sent instead of this value; the
-        result says so.
+        result says so. Raises OverLimit, and makes nothing, if the report would exceed a limit that
+        the user has set in this outbox; `over_limit=True` makes it all the same.
         """
-        return run_sync(self.submit_async(value, user, ticket))
+        return run_sync(self.submit_async(value, user, ticket, over_limit=over_limit))
 
     async def submit_async(
-        self, value: Any, user: str = "", ticket: str | bytes | None = None
+        self,
+        value: Any,
+        user: str = "",
+        ticket: str | bytes | None = None,
+        *,
+        over_limit: bool = False,
     ) -> SubmissionResult:
         """Asynchronous `submit`."""
         await self._prepare()
         tickets = self.checked_tickets([] if ticket is None else [ticket])
         inputs = self.task.query.inputs([value], self.task.protocol.step)
-        done = await self._new_submission(1).submit_all(
+        done = await self._new_submission(1, over_limit=over_limit).submit_all(
             Participants(inputs, [self.outbox.user(user)]), tickets
         )
         answer = done.answers[0]
@@ -192,6 +232,24 @@ class Client(Brief):
                 )
             )
         return replace(answer, sentence=RESUMED_MESSAGE) if done.resumed else answer
+
+    def ask_token(self, ticket: str | bytes, user: str = "") -> None:
+        """Ask the collection's issuer for a token now, for a report that is sent later.
+
+        The longer the time between, the less the issuer and the shuffler together can tell from it.
+        Raises NotStored if the issuer gives none.
+        """
+        run_sync(self.ask_token_async(ticket, user))
+
+    async def ask_token_async(self, ticket: str | bytes, user: str = "") -> None:
+        """Asynchronous `ask_token`."""
+        await self._prepare()
+        if len(self._collections) > 1 or self._collections[0].terms.issuer is None:
+            raise InputError("only a single collection with an issuer gives tokens.")
+        who = self.outbox.user(user)
+        asking = self._new_submission(1)
+        for refusal in (await asking.ask_all([who], self.checked_tickets([ticket]))).values():
+            raise NotStored(refusal)
 
     def decline(self, user: str = "") -> bool:
         """Delete the waiting report of a user, if any, and forbid reports for this round.
@@ -215,6 +273,7 @@ class Client(Brief):
         *,
         tickets: Sequence[str | bytes] = (),
         concurrency: int = CONCURRENCY,
+        over_limit: bool = False,
         **reading: Unpack[ReadingArguments],
     ) -> Submitted:
         """Take part for many people.
@@ -225,9 +284,10 @@ class Client(Brief):
         Args:
             values: as for `Task.randomize`, or the path of a CSV or Parquet file.
             tickets: assigned in this order.
+            over_limit: whether these people agreed to go over limits that they have set.
         """
         check_argument_names(reading)
-        return run_sync(self._submit_many(values, reading, tickets, concurrency))
+        return run_sync(self._submit_many(values, reading, tickets, concurrency, over_limit))
 
     async def _submit_many(
         self,
@@ -235,12 +295,13 @@ class Client(Brief):
         reading: ReadingArguments,
         tickets: Sequence[str | bytes],
         concurrency: int,
+        over_limit: bool,
     ) -> Submitted:
         await self._prepare()
         participants = await asyncio.to_thread(
             read_participants, self.task, lambda: self.outbox, values, reading
         )
-        return await self.submit_crowd(participants, tickets, concurrency)
+        return await self.submit_crowd(participants, tickets, concurrency, over_limit=over_limit)
 
     async def submit_crowd(
         self,
@@ -248,10 +309,12 @@ class Client(Brief):
         tickets: Sequence[str | bytes] = (),
         concurrency: int = CONCURRENCY,
         tell: Callable[[str], None] = lambda _: None,
+        *,
+        over_limit: bool = False,
     ) -> Submitted:
         """Take part for people whose values have been read already."""
         await self._prepare()
-        return await self._new_submission(concurrency, tell).submit_all(
+        return await self._new_submission(concurrency, tell, over_limit=over_limit).submit_all(
             participants, self.checked_tickets(tickets)
         )
 
@@ -266,14 +329,31 @@ class Client(Brief):
         await self._prepare()
         return await self._new_submission(concurrency, tell).resend_all()
 
+    def ledger(self, user: str = "") -> DeviceLedger:
+        """What the reports of a user of this outbox can reveal together, with their limits."""
+        return self.outbox.ledger(self.outbox.user(user))
+
     def _new_submission(
-        self, concurrency: int, tell: Callable[[str], None] = lambda _: None
+        self,
+        concurrency: int,
+        tell: Callable[[str], None] = lambda _: None,
+        *,
+        over_limit: bool = False,
     ) -> Submitting:
         if not 1 <= concurrency <= 1000:
             raise InputError(
                 f"concurrency must be a whole number from 1 to 1000, got {concurrency!r}."
             )
-        return Submitting(self._collections, self.outbox, self._patience, concurrency, tell)
+        return Submitting(
+            self._collections,
+            self.outbox,
+            self._patience,
+            concurrency,
+            tell,
+            verified=self._verified,
+            over_limit=over_limit,
+            relay=self._relay,
+        )
 
     def checked_tickets(self, tickets: Sequence[str | bytes]) -> list[bytes]:
         """Parse tickets; raises if the collection takes reports without tickets."""
@@ -295,7 +375,7 @@ class Client(Brief):
 
     def __repr__(self) -> str:
         names = [
-            source.digest[:16] if isinstance(source, Collection) else str(source)
+            source.digest[:16] if isinstance(source, PinnedDocument) else str(source)
             for source in self._sources
         ]
         return f"Client({', '.join(names)})"
@@ -315,6 +395,6 @@ def _outbox_of(sources: Sequence[CollectionSource], outbox: str | Path | None) -
     first = sources[0]
     return (
         None
-        if isinstance(first, Collection) or _is_address(first)
+        if isinstance(first, PinnedDocument) or _is_address(first)
         else Path(first).with_name(OUTBOX)
     )

@@ -10,15 +10,26 @@ import secrets
 import ssl
 import threading
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Literal, TypeVar
+from urllib.parse import urlsplit
 
+from metricshuffle.collection.adder.sum_terms import AnyCollection, read_any
+from metricshuffle.collection.binary_http import BinaryRequest, BinaryResponse, MalformedMessage
+from metricshuffle.collection.capsules import CAPSULE_TYPE, KeyConfiguration, padded_size
+from metricshuffle.collection.oblivious_calls import ObliviousCalls
 from metricshuffle.collection.recipes import JsonObject
-from metricshuffle.collection.terms import MAX_COLLECTION_BYTES, Collection, parse_time
-from metricshuffle.errors import MetricShuffleError, PlanError, require
+from metricshuffle.collection.sealed_boxes import NotOpened
+from metricshuffle.collection.terms import (
+    MAX_COLLECTION_BYTES,
+    Collection,
+    origin_of,
+    parse_time,
+)
+from metricshuffle.errors import InputError, MetricShuffleError, PlanError, require
 
 if TYPE_CHECKING:
     import httpx
@@ -27,6 +38,7 @@ Outcome = TypeVar("Outcome")
 EXTRA = "client"
 DIGEST = re.compile("[0-9a-f]{64}")
 ADDRESS = re.compile(f"(https?://.+?)/?(?:/(?:v1/collections|join)/({DIGEST.pattern}))?/?")
+RELAY = re.compile(r"https?://[^\s/?#@]+(/[^\s#]*)?")
 CONNECT_SECONDS = 10.0
 READ_SECONDS = 30.0
 FIRST_PAUSE_SECONDS = 0.2
@@ -72,21 +84,29 @@ class SubmissionResult:
         return self.code in (UNKNOWN_TICKET, SPENT_TICKET)
 
 
+LATE_AT_GATEWAY = SubmissionResult(
+    "late",
+    "This collection is over, and its shuffler cannot open reports any more that come through a "
+    "relay; it is not known whether this report was in time.",
+)
+
+
 class Sender:
     """Sends reports over open connections, each for up to `patience` seconds; follows no redirects.
 
     Once nothing has succeeded for `patience` seconds, further reports are not tried one by one.
     """
 
-    def __init__(self, patience: float) -> None:
+    def __init__(self, patience: float, relay: str = "") -> None:
         self._patience = patience
+        self._relay = relay
         self._failing_since: float | None = None
         self._failed: tuple[float, SubmissionResult] | None = None
 
     async def sent(
         self,
         client: httpx.AsyncClient,
-        collection: Collection,
+        collection: AnyCollection,
         report: Callable[[], Awaitable[bytes | None]],
     ) -> SubmissionResult | None:
         """Post a report until there is a final answer or patience ends.
@@ -101,7 +121,11 @@ class Sender:
             content = await report()
             if content is None:
                 return None
-            answer, retry_after = await post_report(client, collection, content)
+            answer, retry_after = (
+                await relay_report(client, collection, content, self._relay)
+                if self._relay and isinstance(collection, Collection)
+                else await post_report(client, collection, content)
+            )
             now = time.monotonic()
             if answer.status != "waiting" or (answer.code and answer.code not in RETRY_STATUSES):
                 self._failing_since = None
@@ -134,38 +158,120 @@ class Sender:
 
 
 async def post_report(
-    client: httpx.AsyncClient, collection: Collection, report: bytes
+    client: httpx.AsyncClient, collection: AnyCollection, report: bytes
 ) -> tuple[SubmissionResult, float]:
-    """Make one attempt; return its result, and the least delay before the next one in seconds."""
+    """Make one attempt; return its result, and the least delay before the next one in seconds.
+
+    A report with parts for several servers is stored when all of them have stored theirs.
+    """
+    closes = parse_time(collection.terms.closes)
+    with_tokens = collection.terms.issuer is not None
+    results = await asyncio.gather(
+        *(
+            post_part(client, *post, closes, with_tokens=with_tokens)
+            for post in collection.posts(report)
+        )
+    )
+    return combined_result([result for result, _ in results]), max(pause for _, pause in results)
+
+
+def combined_result(results: Sequence[SubmissionResult]) -> SubmissionResult:
+    """Result for a report with parts for several servers.
+
+    What no retry can change comes first.
+    """
+    for status in ("refused", "late", "waiting"):
+        some = [result for result in results if result.status == status]
+        if some:
+            return max(some, key=lambda result: result.code not in (0, *RETRY_STATUSES))
+    return results[0]
+
+
+async def post_part(
+    client: httpx.AsyncClient,
+    host: str,
+    address: str,
+    body: bytes,
+    closes: int,
+    *,
+    with_tokens: bool,
+) -> tuple[SubmissionResult, float]:
+    """Make one attempt at one server."""
     import httpx
 
     headers = {"content-type": "application/octet-stream"}
     try:
-        async with client.stream(
-            "POST", f"{collection.url}/reports", content=report, headers=headers
-        ) as response:
+        async with client.stream("POST", address, content=body, headers=headers) as response:
             message = await read_error(response)
     except httpx.HTTPError as error:
         return SubmissionResult(
-            "waiting", unreachable_text(collection.terms.hops[0].url, error)
+            "waiting", unreachable_text(host, error)
         ), NO_RETRY if is_untrusted_certificate(error) else 0.0
-    return interpret_status(collection, response.status_code, message), retry_after_seconds(
-        response
-    )
+    result = interpret_status(host, closes, response.status_code, message, with_tokens=with_tokens)
+    return result, retry_after_seconds(response.headers.get("retry-after", ""))
 
 
-def interpret_status(collection: Collection, code: int, message: str) -> SubmissionResult:
+async def relay_report(
+    client: httpx.AsyncClient, collection: Collection, report: bytes, relay: str
+) -> tuple[SubmissionResult, float]:
+    """Make one attempt through a relay, in a new capsule; see `post_report`.
+
+    Only what the gateway encrypted is the shuffler's answer; a relay can forge everything else.
+    """
+    import httpx
+
+    calls = ObliviousCalls(collection)
+    capsule, key = calls.configuration.sealed(calls.reporting(report).encoded(calls.request_size))
+    headers = {"content-type": CAPSULE_TYPE}
+    try:
+        async with client.stream("POST", relay, content=capsule, headers=headers) as response:
+            data = await read_answer(response)
+    except httpx.HTTPError as error:
+        is_final = is_untrusted_certificate(error)
+        result = SubmissionResult("waiting", unreachable_text(relay, error))
+        return result, NO_RETRY if is_final else 0.0
+    if response.status_code == 400 and time.time() >= parse_time(collection.terms.extends):
+        return LATE_AT_GATEWAY, 0.0
+    try:
+        inner = BinaryResponse.decoded(key.opened(data if response.status_code == 200 else b""))
+    except (NotOpened, MalformedMessage):
+        text = (
+            f"{relay} did not pass the report on, or its shuffler could not open it: it answers "
+            f"{response.status_code}, without an answer of the shuffler."
+        )
+        return SubmissionResult("waiting", text), retry_after_seconds(
+            response.headers.get("retry-after", "")
+        )
+    message = _error_text(inner.status, _json_object(inner.content))
+    return interpret_status(
+        collection.terms.hops[0].url,
+        parse_time(collection.terms.closes),
+        inner.status,
+        message,
+        with_tokens=collection.terms.issuer is not None,
+    ), retry_after_seconds(inner.header("retry-after"))
+
+
+def interpret_status(
+    host: str, closes: int, code: int, message: str, *, with_tokens: bool = False
+) -> SubmissionResult:
     """Result for a report, given the HTTP status."""
-    host = collection.terms.hops[0].url
     more = f" It says: {message}" if message else ""
     if code == STORED:
         return SubmissionResult("stored", "The report is stored.", code)
     if code == CLOSED:
-        ended = time.time() >= parse_time(collection.terms.closes)
+        ended = time.time() >= closes
         return SubmissionResult(
             "late" if ended else "waiting",
             f"{host} takes no more reports of this collection, and it is not known whether "
             f"this report was in time.{more}",
+            code,
+        )
+    if code == UNKNOWN_TICKET and with_tokens:
+        return SubmissionResult(
+            "refused",
+            f"{host} says that this token is not valid, although the issuer's key says that it is; "
+            "ask who runs the shuffler.",
             code,
         )
     if code == UNKNOWN_TICKET:
@@ -177,7 +283,8 @@ def interpret_status(collection: Collection, code: int, message: str) -> Submiss
     if code == SPENT_TICKET:
         return SubmissionResult(
             "refused",
-            "This ticket was spent on another report; ask for another one if that was not yours.",
+            "This ticket, or its token, was spent on another report; ask for another one if that "
+            "was not yours.",
             code,
         )
     if code in (405, 411, 413, 422):
@@ -204,16 +311,25 @@ def interpret_status(collection: Collection, code: int, message: str) -> Submiss
     )
 
 
-async def answer_of(response: httpx.Response) -> JsonObject:
-    """JSON object of an answer; empty if it is anything else or too long.
+async def read_answer(response: httpx.Response, largest: int = MAX_ANSWER_BYTES) -> bytes:
+    """Body of an answer; empty if it is too long.
 
     Reading to the end keeps the connection open.
     """
     data = b""
     async for part in response.aiter_bytes():
         data += part
-        if len(data) > MAX_ANSWER_BYTES:
-            return {}
+        if len(data) > largest:
+            return b""
+    return data
+
+
+async def answer_of(response: httpx.Response) -> JsonObject:
+    """JSON object of an answer; empty if it is anything else or too long."""
+    return _json_object(await read_answer(response))
+
+
+def _json_object(data: bytes) -> JsonObject:
     try:
         answer = json.loads(data)
     except (ValueError, RecursionError):
@@ -223,16 +339,18 @@ async def answer_of(response: httpx.Response) -> JsonObject:
 
 async def read_error(response: httpx.Response) -> str:
     """Printable error message of an answer; empty if there is none."""
-    answer = await answer_of(response)
-    message = answer.get("error") if response.status_code >= 400 else None
+    return _error_text(response.status_code, await answer_of(response))
+
+
+def _error_text(status: int, answer: JsonObject) -> str:
+    message = answer.get("error") if status >= 400 else None
     return (
         message[:MAX_SENTENCE_LENGTH] if isinstance(message, str) and message.isprintable() else ""
     )
 
 
-def retry_after_seconds(response: httpx.Response) -> float:
-    """Seconds of the Retry-After header; 0 without one, or if it is not in seconds."""
-    header = response.headers.get("retry-after", "")
+def retry_after_seconds(header: str) -> float:
+    """Seconds of a Retry-After header; 0 if it is empty or not in seconds."""
     return float(header) if header.isascii() and header.isdigit() and len(header) < 7 else 0.0
 
 
@@ -262,10 +380,10 @@ def unreachable_text(address: str, error: Exception) -> str:
 
 
 @asynccontextmanager
-async def open_connection() -> AsyncIterator[httpx.AsyncClient]:
-    """Open a client with one persistent connection; a shared pool would be slower."""
+async def open_connection(servers: int = 1) -> AsyncIterator[httpx.AsyncClient]:
+    """Open a client with one persistent connection a server; a shared pool would be slower."""
     httpx = require("httpx", EXTRA)
-    limits = httpx.Limits(max_connections=1, max_keepalive_connections=1)
+    limits = httpx.Limits(max_connections=servers, max_keepalive_connections=servers)
     timeout = httpx.Timeout(READ_SECONDS, connect=CONNECT_SECONDS, pool=None)
     async with httpx.AsyncClient(
         limits=limits, timeout=timeout, follow_redirects=False, verify=_ssl_context()
@@ -278,6 +396,41 @@ def _ssl_context() -> ssl.SSLContext:
     """Trusted certificates, read once."""
     context: ssl.SSLContext = require("httpx", EXTRA).create_ssl_context()
     return context
+
+
+def check_relay(relay: str, collections: Iterable[AnyCollection]) -> None:
+    """Raise unless reports of all collections can be sent through a relay."""
+    shufflers = []
+    for collection in collections:
+        if not isinstance(collection, Collection):
+            raise InputError(
+                "adders have no gateway for reports through a relay; send without one."
+            )
+        ObliviousCalls(collection).configuration.sealed(b"")  # raises if its key is invalid
+        shufflers.append(collection.terms.hops[0].url)
+    check_relay_address(relay, shufflers)
+    if len(set(map(origin_of, shufflers))) > 1:
+        raise InputError(
+            "these collections are at different shufflers, and a relay sends to one of them; send "
+            "without a relay, or take part in one collection."
+        )
+
+
+def check_relay_address(relay: str, shufflers: Iterable[str]) -> None:
+    """Raise for an address that is none, or that of a shuffler itself."""
+    try:
+        origin = origin_of(relay)
+    except ValueError:
+        origin = ""
+    if not relay.isascii() or not relay.isprintable() or not RELAY.fullmatch(relay):
+        raise InputError(
+            f"a relay must have an address like https://relay.example/path, got {relay[:80]!r}."
+        )
+    if origin in set(map(origin_of, shufflers)):
+        raise InputError(
+            f"{origin} is the shuffler itself, which would learn your address; a relay is run "
+            "by another party."
+        )
 
 
 def parse_collection_address(address: str, digest: str | None) -> tuple[str, str]:
@@ -296,7 +449,7 @@ def parse_collection_address(address: str, digest: str | None) -> tuple[str, str
     return f"{match[1]}/v1/collections/{named or pinned}", pinned
 
 
-async def fetch_collection(address: str, digest: str | None) -> Collection:
+async def fetch_collection(address: str, digest: str | None) -> AnyCollection:
     """Fetch a collection; raises PlanError unless its bytes have the pinned digest."""
     httpx = require("httpx", EXTRA)
     address, pinned = parse_collection_address(address, digest)
@@ -318,7 +471,64 @@ async def fetch_collection(address: str, digest: str | None) -> Collection:
                     )
     except (httpx.HTTPError, httpx.InvalidURL) as error:
         raise PlanError(unreachable_text(address[:200], error)) from None
-    return Collection.read(data, pinned)
+    return read_any(data, pinned)
+
+
+async def run_all(work: Sequence[Coroutine[object, None, None]]) -> None:
+    """Run all tasks; if one fails, cancel the others and raise its error."""
+    tasks = [asyncio.create_task(part) for part in work]
+    try:
+        await asyncio.gather(*tasks)
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def fetch_through_relay(
+    relay: str, address: str, digest: str | None, gateway: str
+) -> Collection:
+    """Fetch a collection through a relay; `gateway` is its key, published with the digest.
+
+    Raises PlanError unless the bytes have the pinned digest, and name this gateway.
+    """
+    httpx = require("httpx", EXTRA)
+    address, pinned = parse_collection_address(address, digest)
+    try:
+        configuration = KeyConfiguration(bytes.fromhex(gateway.strip()))
+    except ValueError:
+        raise InputError(
+            "the key of a gateway consists of hexadecimal digits, and this one does not; check it "
+            "letter by letter."
+        ) from None
+    parts = urlsplit(address)
+    request = BinaryRequest("GET", parts.scheme, parts.netloc, parts.path)
+    capsule, key = configuration.sealed(request.encoded(padded_size(len(request.encoded()))))
+    headers = {"content-type": CAPSULE_TYPE}
+    try:
+        async with (
+            open_connection() as client,
+            client.stream("POST", relay, content=capsule, headers=headers) as response,
+        ):
+            data = await read_answer(response, 2 * MAX_COLLECTION_BYTES)
+    except (httpx.HTTPError, httpx.InvalidURL) as error:
+        raise PlanError(unreachable_text(relay, error)) from None
+    try:
+        inner = BinaryResponse.decoded(key.opened(data if response.status_code == 200 else b""))
+    except (NotOpened, MalformedMessage):
+        raise PlanError(
+            f"{relay} answers {response.status_code}, without an answer of the shuffler; check "
+            "the relay, and the key of the gateway."
+        ) from None
+    if inner.status != 200:
+        raise PlanError(f"{address[:200]} serves no collection: it answers {inner.status}.")
+    collection = Collection.read(inner.content, pinned)
+    if collection.terms.gateway != gateway.strip():
+        raise PlanError(
+            "the collection names another gateway than the one that was published with it; do not "
+            "take part."
+        )
+    return collection
 
 
 def run_sync(work: Coroutine[object, None, Outcome]) -> Outcome:

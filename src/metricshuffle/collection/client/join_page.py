@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 
 MAX_LISTED_LABELS = 12
 """Maximum number of labels that are listed; more are chosen from a menu."""
+MAX_MAP_NAMES = 8
+"""Names of towns on a map to choose from, which a telephone shows small."""
 MAX_GRID_LINES = 40
 """Maximum number of grid lines over a map, in either direction."""
 HEADINGS = {
@@ -48,13 +50,27 @@ HEADINGS = {
 }
 
 
+BUDGET = "static/budget.js"
+"""Script of what was answered before."""
+CLIENT = "static/client.js"
+"""Script of the client and the page."""
+CLIENT_WITH_TOKENS = "static/client-tokens.js"
+"""The same for collections with tokens."""
+SCRIPTS = (BUDGET, CLIENT, CLIENT_WITH_TOKENS)
+
+
 @cache
-def client_bundle() -> bytes:
-    """Script of the page: the JavaScript client and the page's own code."""
-    script = (files("metricshuffle.report") / "static" / "client.js").read_bytes()
+def client_bundle(name: str = CLIENT) -> bytes:
+    """Script of the page; by default the JavaScript client and the page's own code."""
+    script = files("metricshuffle.report").joinpath(name).read_bytes()
     if b"</script" in script.lower() or b"<!--" in script:
         raise PlanError("the script of the join page would end early on it; build it again.")
     return script
+
+
+def scripts_of(terms: Terms) -> tuple[str, ...]:
+    """Scripts of the page of a collection, in their order."""
+    return BUDGET, CLIENT if terms.issuer is None else CLIENT_WITH_TOKENS
 
 
 @dataclass(frozen=True)
@@ -68,6 +84,11 @@ class ClickableMap:
     ways: str
     ring: str
     """Radius of the ring that marks the chosen cell, which a fine grid makes too small to see."""
+    names: tuple[tuple[str, str, str], ...] = ()
+    """Names of towns with their points, as text."""
+    source: str = ""
+    letters: str = ""
+    """Height of letters."""
 
 
 @dataclass(frozen=True)
@@ -173,7 +194,9 @@ def join_page(
     terms = collection.terms
     task = collection.task
     field = JoinField.of(terms.recipe["input"], background) if terms.recipe["browser"] else None
-    client_bundle()  # raises if the script contains the end of a script element
+    scripts = scripts_of(terms)
+    for name in scripts:
+        client_bundle(name)  # raises if it contains the end of a script element
     return render_template(
         "join.html.jinja",
         asked=field,
@@ -194,12 +217,18 @@ def join_page(
         ],
         drawn=_drawn(task, terms),
         served=collection.served.decode(),
-        connects="'self'"
-        if base == terms.hops[0].url
-        else f"{_source(collection.url)}/reports {_source(collection.url)}/state",
-        scripts=["static/client.js"],
+        connects=_connections(collection, base),
+        scripts=scripts,
         styles=["join.css"],
     )
+
+
+def _connections(collection: Collection, base: str) -> str:
+    """Addresses that a page at `base` may call."""
+    terms = collection.terms
+    url = _source(collection.url)
+    own = "'self'" if base == terms.hops[0].url else f"{url}/reports {url}/state"
+    return own if terms.issuer is None else f"{own} {_source(terms.issuer.url)}"
 
 
 def _source(url: str) -> str:
@@ -273,4 +302,12 @@ def _map(value: JsonObject, background: Background | None) -> ClickableMap:
         else ""
     )
     ways = "".join(path(line, False) for line in background.lines) if background else ""
-    return ClickableMap(width, height, net, shore, ways, f"{max(1.0, max(width, height) / 40):.4g}")
+    cell = float(value["cell"])
+    names = tuple(
+        (name, f"{east / cell:.5g}", f"{height - north / cell:.5g}")
+        for name, east, north in (background.names[:MAX_MAP_NAMES] if background else ())
+    )
+    ring = f"{max(1.0, max(width, height) / 40):.4g}"
+    source = background.source if background else ""
+    letters = f"{max(width, height) / 36:.4g}"
+    return ClickableMap(width, height, net, shore, ways, ring, names, source, letters)

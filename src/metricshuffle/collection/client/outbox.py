@@ -2,8 +2,9 @@
 
 The outbox is an SQLite file that several processes may use. It has one entry for a person, task and
 round, whichever collection the report is for. Names are stored as hashes under a random key of the
-file. An acknowledged report is deleted; only the fact and its time remain. Nothing is stored from
-which a value could be recovered, not even a hash, because all values could be tried.
+file. An acknowledged report is deleted; only the fact and its time remain, and in the ledger what
+the report can reveal. Nothing is stored from which a value could be recovered, not even a hash,
+because all values could be tried.
 """
 
 from __future__ import annotations
@@ -21,6 +22,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
+from metricshuffle.collection.client.device_ledger import (
+    DeviceLedger,
+    DeviceLimit,
+    LedgerEntry,
+    OverLimit,
+    this_day,
+)
+from metricshuffle.collection.client.outbox_tables import FROM_VERSION_0, SCHEMA, TOKENS, VERSION
 from metricshuffle.errors import InputError
 from metricshuffle.files import check_leads_somewhere
 
@@ -34,36 +43,8 @@ LOCK_SECONDS = 30.0
 """Seconds that a process waits for another one."""
 QUERY_BATCH_SIZE = 500
 ENTRY_COLUMNS = "who, collection, state, answer, at, tried"
-VERSION = 1
-REPORTS = """
-CREATE TABLE IF NOT EXISTS reports (
-    task TEXT NOT NULL, round INTEGER NOT NULL, who BLOB NOT NULL, collection TEXT NOT NULL, report BLOB, boxes BLOB,
-    state TEXT NOT NULL CHECK (state IN ('made', 'sending', 'sent', 'late', 'declined')),
-    answer INTEGER NOT NULL DEFAULT 0,
-    at INTEGER NOT NULL DEFAULT 0,
-    tried INTEGER NOT NULL DEFAULT 0,
-    CHECK ((report IS NULL) = (state NOT IN ('made', 'sending'))),
-    PRIMARY KEY (task, round, who)
-) WITHOUT ROWID;
-"""  # noqa: E501
-SCHEMA = f"""
-CREATE TABLE IF NOT EXISTS about (salt BLOB NOT NULL);
-{REPORTS.strip()}
-CREATE TABLE IF NOT EXISTS tickets (
-    collection TEXT NOT NULL, ticket BLOB NOT NULL, who BLOB NOT NULL, refused INTEGER NOT NULL DEFAULT 0,
-    PRIMARY KEY (collection, ticket)
-) WITHOUT ROWID;
-"""  # noqa: E501
-
-FROM_VERSION_0 = f"""
-ALTER TABLE reports RENAME TO reports_before;
-{REPORTS.strip()}
-INSERT INTO reports (task, round, who, collection, report, boxes, answer, state)
-    SELECT task, round, who, collection, report, boxes, answer,
-    CASE standing WHEN 'waiting' THEN 'sending' WHEN 'stored' THEN 'sent' ELSE standing END FROM reports_before;
-DROP TABLE reports_before;
-"""  # noqa: E501, S608
-"""Version 0 did not store whether sending had begun: a waiting report may have been sent."""
+EVERYONE = b""
+"""Id in `ledger_starts` of the file itself."""
 
 
 @dataclass(frozen=True)
@@ -77,6 +58,17 @@ class SealedReport:
     collection: str
     report: bytes
     boxes: bytes | None = None
+
+
+@dataclass(frozen=True)
+class Spending:
+    """What new reports can reveal, for the ledgers of their people."""
+
+    entry: LedgerEntry
+    latest: str
+    """Last day on which the collection is open."""
+    over_limit: bool = False
+    """Whether the people agreed to go over their limits."""
 
 
 @dataclass(frozen=True)
@@ -98,6 +90,17 @@ class OutboxEntry:
     @property
     def waits(self) -> bool:
         return self.state in ("made", "sending")
+
+
+@dataclass(frozen=True)
+class PendingToken:
+    """Request for a person's token, the secret that unblinds the answer, and the token, if any."""
+
+    who: bytes
+    collection: str
+    request: bytes
+    secret: bytes
+    token: bytes | None = None
 
 
 @dataclass(frozen=True)
@@ -167,12 +170,19 @@ class Outbox:
                     "metricshuffle; use that one."
                 )
             if version < VERSION or not tables:
-                for statement in (FROM_VERSION_0 if tables else SCHEMA).split(";\n"):
+                before = FROM_VERSION_0 if tables and version == 0 else ""
+                for statement in (before + SCHEMA).split(";\n"):
                     connection.execute(statement)
+                connection.execute(
+                    "INSERT INTO ledger_starts VALUES (?, ?) ON CONFLICT DO NOTHING",
+                    (EVERYONE, this_day()),
+                )
                 connection.execute(f"PRAGMA user_version = {VERSION}")
             if not tables:
                 connection.execute(f"PRAGMA application_id = {APPLICATION}")
                 connection.execute("INSERT INTO about VALUES (?)", (secrets.token_bytes(32),))
+            for statement in TOKENS:
+                connection.execute(statement)
             return bytes(connection.execute("SELECT salt FROM about").fetchone()[0])
 
     @contextmanager
@@ -233,14 +243,21 @@ class Outbox:
         return entries
 
     def keep(
-        self, task: str, round: int, reports: Iterable[SealedReport], state: State = "made"
+        self,
+        task: str,
+        round: int,
+        reports: Iterable[SealedReport],
+        state: State = "made",
+        spent: Spending | None = None,
     ) -> dict[bytes, OutboxEntry]:
         """Store reports, all or none; a person's existing report remains, and is the one to send.
 
-        Reports that are sent at once are stored as `sending`.
+        Reports that are sent at once are stored as `sending`. What new ones can reveal is stored
+        with them; raises OverLimit, and stores none, if a limit forbids it.
         """
         entries: dict[bytes, OutboxEntry] = {}
         with self._transaction() as connection:
+            claim = None if spent is None else self._claim(spent.entry)
             for new in reports:
                 inserted = connection.execute(
                     "INSERT INTO reports (task, round, who, collection, report, boxes, "
@@ -260,6 +277,13 @@ class Outbox:
                 entries[new.who] = replace(
                     self._row(task, round, new.who), fresh=inserted.rowcount == 1
                 )
+                if spent is not None and entries[new.who].fresh:
+                    connection.execute(
+                        "INSERT INTO ledger VALUES (?, ?, ?, ?, ?)",
+                        (new.who, task, round, spent.entry.day, claim),
+                    )
+            if spent is not None:
+                self._raise_over_limits([who for who in entries if entries[who].fresh], spent)
         return entries
 
     def _row(self, task: str, round: int, who: bytes) -> OutboxEntry:
@@ -351,6 +375,107 @@ class Outbox:
             )
             return [entry for entry in map(_entry_of, rows) if entry.collection in collections]
 
+    # Ledger
+
+    def ledger(self, who: bytes) -> DeviceLedger:
+        """Ledger of a person, with their limits."""
+        with self._lock, self._sqlite_errors():
+            return self._ledger(who)
+
+    def check_limits(self, people: Iterable[bytes], spent: Spending) -> None:
+        """Raise OverLimit if new reports of these people would exceed their limits."""
+        with self._lock, self._sqlite_errors():
+            self._raise_over_limits(people, spent)
+
+    def set_limit(self, who: bytes, limit: DeviceLimit) -> None:
+        """Set a limit of a person; it replaces one of the same distance and days."""
+        with self._transaction() as connection:
+            connection.execute(
+                "INSERT OR REPLACE INTO limits VALUES (?, ?, ?, ?, ?, ?)",
+                (who, limit.unit, limit.distance, limit.days, limit.honest, limit.epsilon),
+            )
+
+    def remove_limit(self, who: bytes, limit: DeviceLimit) -> bool:
+        """Remove the limit of that distance and these days; return whether there was one."""
+        with self._transaction() as connection:
+            return bool(
+                connection.execute(
+                    "DELETE FROM limits WHERE who = ? AND unit = ? AND distance = ? AND days = ? "
+                    "AND honest = ?",
+                    (who, limit.unit, limit.distance, limit.days, limit.honest),
+                ).rowcount
+            )
+
+    def forget_ledger(self, who: bytes) -> None:
+        """Delete the ledger of a person. Their reports remain known, and count as unknown ones."""
+        with self._transaction() as connection:
+            connection.execute("DELETE FROM ledger WHERE who = ?", (who,))
+            connection.execute(
+                "INSERT OR REPLACE INTO ledger_starts VALUES (?, ?)", (who, this_day())
+            )
+            connection.execute("DELETE FROM claims WHERE id NOT IN (SELECT claim FROM ledger)")
+
+    def _claim(self, entry: LedgerEntry) -> int:
+        """Id of what a task claims, stored once for all people."""
+        self._connection.execute(
+            "INSERT INTO claims (claim) VALUES (?) ON CONFLICT DO NOTHING", (entry.claim,)
+        )
+        question = "SELECT id FROM claims WHERE claim = ?"
+        return int(self._connection.execute(question, (entry.claim,)).fetchone()[0])
+
+    def _ledger(self, who: bytes) -> DeviceLedger:
+        ask = self._connection.execute
+        try:
+            entries = [
+                LedgerEntry.read(
+                    claim, round, day, f"{state} (may have been sent)" if tried else state
+                )
+                for claim, round, day, state, tried in ask(
+                    "SELECT claims.claim, round, day, coalesce(state, 'made'), coalesce(tried, 0) "
+                    "FROM ledger JOIN claims ON claims.id = ledger.claim "
+                    "LEFT JOIN reports USING (task, round, who) WHERE ledger.who = ? ORDER BY day",
+                    (who,),
+                )
+            ]
+        except (ValueError, KeyError, TypeError) as error:
+            raise InputError(
+                f"the ledger in the outbox {self.path} is damaged ({error}); nothing was made or "
+                "sent. Restore the file from a copy, or use another outbox."
+            ) from None
+        (unknown,) = ask(
+            "SELECT count(*) FROM reports WHERE who = ? AND (state != 'declined' OR tried) AND NOT "
+            "EXISTS (SELECT 1 FROM ledger WHERE ledger.who = reports.who AND ledger.task = "
+            "reports.task AND ledger.round = reports.round)",
+            (who,),
+        ).fetchone()
+        (since,) = ask(
+            "SELECT max(day) FROM ledger_starts WHERE who IN (?, ?)", (EVERYONE, who)
+        ).fetchone()
+        limits = [
+            DeviceLimit(epsilon, distance, unit, days, bool(honest))
+            for epsilon, distance, unit, days, honest in ask(
+                "SELECT epsilon, distance, unit, days, honest FROM limits WHERE who = ?", (who,)
+            )
+        ]
+        return DeviceLedger(entries, limits, unknown, since)
+
+    def _raise_over_limits(self, people: Iterable[bytes], spent: Spending) -> None:
+        if spent.over_limit:
+            return
+        limited = {
+            bytes(who) for (who,) in self._connection.execute("SELECT DISTINCT who FROM limits")
+        }
+        exceeded = [
+            sentences
+            for who in people
+            if who in limited
+            and (sentences := self._ledger(who).exceeded(spent.entry, spent.latest))
+        ]
+        if not exceeded:
+            return
+        others = f"The same is true of {len(exceeded) - 1:,} more of these people."
+        raise OverLimit(" ".join([*exceeded[0], *([others] if len(exceeded) > 1 else [])]))
+
     # Tickets
 
     def tickets_for(
@@ -390,11 +515,45 @@ class Outbox:
                 assigned[who] = hashes[hashed]
         return assigned
 
-    def refuse_tickets(self, people: Iterable[tuple[bytes, str]]) -> None:
-        """Mark the tickets of these people (who, collection) as refused."""
+    def refuse_tickets(self, people: Sequence[tuple[bytes, str]]) -> None:
+        """Mark the tickets of these people (who, collection) as refused; forget their tokens."""
+        with self._transaction() as connection:
+            for statement in (
+                "UPDATE tickets SET refused = 1 WHERE who = ? AND collection = ?",
+                "DELETE FROM tokens WHERE who = ? AND collection = ?",
+            ):
+                connection.executemany(statement, people)
+
+    # Tokens
+
+    def pending_tokens(self, people: Mapping[bytes, str]) -> dict[bytes, PendingToken]:
+        """Requests and tokens of those people (who -> collection) who have any."""
+        sql = "SELECT request, secret, token FROM tokens WHERE collection = ? AND who = ?"
+        with self._lock, self._sqlite_errors():
+            rows = (
+                (who, collection, self._connection.execute(sql, (collection, who)).fetchone())
+                for who, collection in people.items()
+            )
+            return {
+                who: PendingToken(who, collection, *row) for who, collection, row in rows if row
+            }
+
+    def keep_token_requests(self, requests: Sequence[PendingToken]) -> list[PendingToken]:
+        """Store requests before they are sent; a person's existing one remains, and is returned."""
         with self._transaction() as connection:
             connection.executemany(
-                "UPDATE tickets SET refused = 1 WHERE who = ? AND collection = ?", people
+                "INSERT INTO tokens VALUES (?, ?, ?, ?, NULL) ON CONFLICT DO NOTHING",
+                ((each.collection, each.who, each.request, each.secret) for each in requests),
+            )
+        people = {each.who: each.collection for each in requests}
+        return list(self.pending_tokens(people).values())
+
+    def keep_token(self, who: bytes, collection: str, token: bytes) -> None:
+        """Store the token of a person."""
+        with self._transaction() as connection:
+            connection.execute(
+                "UPDATE tokens SET token = ? WHERE collection = ? AND who = ?",
+                (token, collection, who),
             )
 
 

@@ -5,6 +5,9 @@ from __future__ import annotations
 import secrets
 from collections.abc import Sequence
 
+import numpy as np
+
+from metricshuffle.collection.adder.sum_terms import AnyCollection, SumCollection, only_sum
 from metricshuffle.collection.client.outbox import SealedReport
 from metricshuffle.collection.sealed_boxes import TICKET_BYTES
 from metricshuffle.collection.terms import Collection
@@ -14,9 +17,11 @@ from metricshuffle.randomness import Randomness
 
 
 def seal_reports(
-    collection: Collection, inputs: Inputs, people: Sequence[bytes], tickets: Sequence[bytes]
+    collection: AnyCollection, inputs: Inputs, people: Sequence[bytes], tickets: Sequence[bytes]
 ) -> list[SealedReport]:
     """Make a report for each person, with randomness of the operating system; there is no seed."""
+    if isinstance(collection, SumCollection):
+        return _seal_shares(collection, inputs, people, tickets)
     sealing = collection.sealing
     keys = collection.keys
     payloads = collection.form.split_messages(
@@ -34,6 +39,22 @@ def seal_reports(
     return reports
 
 
+def _seal_shares(
+    collection: SumCollection, inputs: Inputs, people: Sequence[bytes], tickets: Sequence[bytes]
+) -> list[SealedReport]:
+    """Make a report of shares for each person.
+
+    Nothing is stored with which its ticket could be replaced: that would be the shares.
+    """
+    randomness = Randomness.system()
+    rows = np.asarray(collection.task.protocol.messages(inputs, randomness)).astype(np.uint64)
+    form = collection.shares
+    return [
+        SealedReport(who, collection.digest, form.sealed(row, collection.keys, randomness, ticket))
+        for who, ticket, row in zip(people, tickets, rows, strict=True)
+    ]
+
+
 def reseal_report(collection: Collection, boxes: bytes, ticket: bytes) -> bytes:
     """Seal the same boxes with another ticket; nothing is randomized or sealed again."""
     sealing = collection.sealing
@@ -45,15 +66,16 @@ def reseal_report(collection: Collection, boxes: bytes, ticket: bytes) -> bytes:
     )
 
 
-def draw_collection(collections: Sequence[Collection]) -> Collection:
+def draw_collection(collections: Sequence[AnyCollection]) -> AnyCollection:
     """Draw a part uniformly at random."""
     return collections[secrets.randbelow(len(collections))]
 
 
-def check_split(collections: Sequence[Collection]) -> None:
+def check_split(collections: Sequence[AnyCollection]) -> None:
     """Raise unless several collections are all parts of one split; a single part is allowed."""
     if len(collections) == 1:
         return
+    only_sum(collections)
     first = collections[0]
     kinds = {
         (part.task.digest, part.terms.round, part.terms.split[1], part.terms.admission)

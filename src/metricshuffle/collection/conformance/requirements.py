@@ -70,7 +70,8 @@ REQUIREMENTS = _requirements(
         "B5",
         "v",
         "A report MUST be one box of layer k, sealed to the first of k hops, whose plaintext is "
-        "the ticket (0 or 16 bytes) and then all inner boxes of the person.",
+        "the ticket (0 or 16 bytes) or the token (354 bytes), and then all inner boxes of the "
+        "person.",
     ),
     (
         "B6",
@@ -151,8 +152,8 @@ REQUIREMENTS = _requirements(
     (
         "C7",
         "v",
-        "A collection MUST have `piles` if its format is `metricshuffle-collection/2`, and only "
-        "then; they divide its messages.",
+        "A collection MUST have the format `metricshuffle-collection/2` if it has `piles`, "
+        "`issuer` or `gateway`, and only then; piles divide its messages.",
     ),
     # HTTP
     (
@@ -231,12 +232,70 @@ REQUIREMENTS = _requirements(
         "After a collection is sealed or aborted every report MUST be answered by 410, stored "
         "or not.",
     ),
+    # Tokens
+    (
+        "C8",
+        "v",
+        "A collection MUST have an `issuer` if its admission is `tokens`, and only then; the "
+        "origin of its `url` is that of no hop, and its `key` is one of RSASSA-PSS with 2,048 bits "
+        "and the exponent 65537, encoded as RFC 9578, section 6.5, asks.",
+    ),
+    (
+        "K1",
+        "v",
+        "The challenge of a token MUST be a TokenChallenge (RFC 9577, section 2.1) of type 2, with "
+        "the host (and port) of the issuer's `url` as the name of the issuer, the digest of the "
+        "collection as the redemption context, and no origin.",
+    ),
+    (
+        "K2",
+        "v",
+        "A token MUST be the 354 bytes of RFC 9577, section 2.2: type, nonce, SHA-256 of the "
+        "challenge, SHA-256 of the issuer's key, and a signature of all of these (RSASSA-PSS with "
+        "SHA-384 and a salt of 48 bytes).",
+    ),
+    (
+        "K3",
+        "v",
+        "A request MUST be the 259 bytes of RFC 9578, section 6.1: type, last byte of the SHA-256 "
+        "of the key, and the message, blinded as RSABSSA-SHA384-PSS-Deterministic (RFC 9474) with "
+        "a factor for this message only.",
+    ),
+    (
+        "K4",
+        "v",
+        "A client MUST NOT use an answer whose 65537th power is not the blinded message of its "
+        "request, or that makes no valid token.",
+    ),
+    (
+        "K5",
+        "",
+        "A client MUST store a request, and what unblinds its answer, durably before it sends it, "
+        "and send the same bytes whenever it asks again.",
+    ),
+    (
+        "K6",
+        "",
+        "An issuer MUST answer the same request by the same bytes, and sign one request for a "
+        "person.",
+    ),
     # Admission
     ("A1", "s", "An unknown ticket MUST be answered by 403."),
     (
         "A2",
         "s",
         "A ticket that was spent on another report MUST be answered by 409.",
+    ),
+    (
+        "A3",
+        "s",
+        "A token that is not valid for the collection MUST be answered by 403, with the same body "
+        "whatever is wrong with it.",
+    ),
+    (
+        "A4",
+        "s",
+        "A token whose nonce was spent on another report MUST be answered by 409.",
     ),
     # Release
     (
@@ -328,6 +387,74 @@ REQUIREMENTS = _requirements(
         "c",
         "A client MUST draw its randomness from the operating system; two people share no "
         "bytes of a box.",
+    ),
+    (
+        "L9",
+        "",
+        "A client that keeps a ledger MUST write the entry of a report in the step that stores "
+        "the sealed report, MUST keep it whatever becomes of the report until the person deletes "
+        "it, and MUST NOT add up epsilons of different units.",
+    ),
+    (
+        "L10",
+        "",
+        "A client MUST NOT make a report that exceeds a limit of the person without their "
+        "consent, and MUST say so where it makes none.",
+    ),
+    # Oblivious HTTP
+    (
+        "O1",
+        "v",
+        "`gateway` MUST be a key configuration (RFC 9458, section 3) of 41 bytes in hexadecimal "
+        "digits, for X25519, HKDF-SHA256 and AES-128-GCM, with a key of this collection alone.",
+    ),
+    (
+        "O2",
+        "v",
+        "A capsule MUST be an encapsulated request of RFC 9458 (section 4.3) with these "
+        "algorithms, and its answer an encapsulated response (section 4.4).",
+    ),
+    (
+        "O3",
+        "v",
+        "A client MUST make a capsule of its own for every attempt, also with the same report.",
+    ),
+    (
+        "O4",
+        "v",
+        "The content of a capsule MUST be a request in binary HTTP (RFC 9292) of known length, "
+        "padded with zeros to a multiple of 1,024 bytes, and no longer than the request of a "
+        "report needs.",
+    ),
+    (
+        "O5",
+        "v",
+        "A client MUST NOT take anything for the answer of the shuffler that does not open with "
+        "the key of its capsule.",
+    ),
+    (
+        "O6",
+        "s",
+        "A capsule that opens MUST be answered by 200 with an answer of type message/ohttp-res, "
+        "whatever the status inside.",
+    ),
+    (
+        "O7",
+        "s",
+        "Through the gateway a shuffler MUST answer GET of the collection whose key opened the "
+        "capsule, and POST of a report to it, as without a gateway, and everything else by 404 "
+        "inside.",
+    ),
+    (
+        "O8",
+        "s",
+        "All answers to reports MUST have 544 bytes, whatever the status inside.",
+    ),
+    (
+        "O9",
+        "s",
+        "A capsule that does not open MUST be answered by 400, with the same body whatever is "
+        "wrong with it.",
     ),
 )
 

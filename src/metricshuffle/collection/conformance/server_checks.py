@@ -6,10 +6,24 @@ import json
 import secrets
 import time
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
+from metricshuffle.collection.admission_tokens import TOKEN_NONCE_BYTES, TokenVerifier
+from metricshuffle.collection.binary_http import (
+    BinaryRequest,
+    BinaryResponse,
+    MalformedMessage,
+)
+from metricshuffle.collection.blind_signatures import MODULUS_BYTES
+from metricshuffle.collection.capsules import (
+    ADDED_TO_ANSWER,
+    ANSWER_TYPE,
+    CAPSULE_TYPE,
+    GATEWAY_PATH,
+    SHORT_ANSWER_BYTES,
+)
 from metricshuffle.collection.conformance.requirements import (
     ConformanceLine,
     NotChecked,
@@ -17,10 +31,16 @@ from metricshuffle.collection.conformance.requirements import (
     expect,
     lines_of,
 )
+from metricshuffle.collection.oblivious_calls import ObliviousCalls
 from metricshuffle.collection.recipes import JsonObject
-from metricshuffle.collection.sealed_boxes import TICKET_BYTES, PrivateKey
+from metricshuffle.collection.sealed_boxes import (
+    ADMISSION_TOKEN_BYTES,
+    TICKET_BYTES,
+    NotOpened,
+    PrivateKey,
+)
 from metricshuffle.collection.store.records import STATES
-from metricshuffle.collection.terms import Collection
+from metricshuffle.collection.terms import Collection, origin_of
 from metricshuffle.errors import InputError, require
 
 if TYPE_CHECKING:
@@ -34,6 +54,7 @@ CLOSING_SECONDS = 2.0
 NEEDS_SENDING = "it sends reports: give --send, for a collection that exists for this test."
 NEEDS_OPEN = "the collection is not open."
 NEEDS_TICKET = "it needs a collection with tickets, and two unused ones (--ticket-file)."
+NEEDS_TOKEN = "it needs a collection with tokens."  # noqa: S105 - a sentence
 
 
 @dataclass
@@ -218,15 +239,42 @@ class ServerCheck:
 
     def check_unknown_ticket(self) -> None:
         self.need_open()
-        if not self.collection.sealing.ticket:
+        if self.collection.sealing.ticket != TICKET_BYTES:
             raise NotChecked(NEEDS_TICKET)
         answer = self.post(self.report(secrets.token_bytes(TICKET_BYTES)))
         expect(answer.status_code == 403, f"answered by {answer.status_code}.")
 
     def check_spent_ticket(self) -> None:
         self.need_sending()
-        if not self.collection.sealing.ticket:
+        if self.collection.sealing.ticket != TICKET_BYTES:
             raise NotChecked(NEEDS_TICKET)
+        self._check_spent()
+
+    def check_invalid_token(self) -> None:
+        self.need_open()
+        verifier = self._verifier()
+        signed = verifier.token_input(secrets.token_bytes(TOKEN_NONCE_BYTES))
+        damaged = (
+            signed + secrets.token_bytes(MODULUS_BYTES),
+            b"\0\1" + signed[2:] + bytes(MODULUS_BYTES),
+            secrets.token_bytes(ADMISSION_TOKEN_BYTES),
+        )
+        answers = [self.post(self.report(token)) for token in damaged]
+        statuses = [answer.status_code for answer in answers]
+        expect(set(statuses) == {403}, f"answered by {statuses}.")
+        expect(len({answer.content for answer in answers}) == 1, "with several bodies.")
+
+    def check_spent_token(self) -> None:
+        self.need_sending()
+        self._verifier()
+        self._check_spent()
+
+    def _verifier(self) -> TokenVerifier:
+        if self.collection.token_verifier is None:
+            raise NotChecked(NEEDS_TOKEN)
+        return self.collection.token_verifier
+
+    def _check_spent(self) -> None:
         ticket = self._ticket(0)  # spent by `check_stored`, or now
         statuses = [self.post(self.report(ticket)).status_code for _ in range(2)]
         expect(statuses[-1] == 409, f"answered by {statuses}.")
@@ -243,6 +291,82 @@ class ServerCheck:
             raise NotChecked("the collection is not sealed or aborted yet.")
         statuses = [self.post(self.report()).status_code for _ in range(2)]
         expect(set(statuses) == {410}, f"answered by {statuses}.")
+
+    # The gateway
+
+    def ask_gateway(self, request: BinaryRequest) -> tuple[BinaryResponse, int]:
+        """Send a request through the gateway; return the response, and the answer's length."""
+        if not self.collection.terms.gateway:
+            raise NotChecked("the collection has no gateway.")
+        if self.state().get("state") != "open":
+            raise NotChecked(NEEDS_OPEN)
+        calls = ObliviousCalls(self.collection)
+        capsule, key = calls.configuration.sealed(request.encoded(calls.request_size))
+        answer = self._post_capsule(capsule)
+        kind = answer.headers.get("content-type", "")
+        expect(answer.status_code == 200, f"a capsule is answered by {answer.status_code}.")
+        expect(kind == ANSWER_TYPE, f"an answer has the type {kind!r}.")
+        try:
+            return BinaryResponse.decoded(key.opened(answer.content)), len(answer.content)
+        except (NotOpened, MalformedMessage):
+            raise NotConforming("an answer does not open.") from None
+
+    def _post_capsule(self, capsule: bytes) -> httpx.Response:
+        answer = self.client.post(
+            origin_of(self.url) + GATEWAY_PATH,
+            content=capsule,
+            headers={"content-type": CAPSULE_TYPE},
+        )
+        self.answers.append(answer)
+        if answer.status_code == 403:
+            raise NotChecked("the gateway takes capsules of listed relays only.")
+        return answer
+
+    def check_gateway(self) -> None:
+        response, _ = self.ask_gateway(ObliviousCalls(self.collection).fetching)
+        expect(response.status == 200, f"the collection is answered by {response.status}.")
+        expect(response.content == self.collection.served, "other bytes than without a gateway.")
+
+    def check_targets(self) -> None:
+        calls = ObliviousCalls(self.collection)
+        for path in ("/v1/control/keys", f"/v1/collections/{secrets.token_hex(32)}/reports"):
+            response, _ = self.ask_gateway(replace(calls.reporting(b""), path=path))
+            expect(response.status == 404, f"{path} is answered by {response.status}.")
+        self.need_open()
+        response, _ = self.ask_gateway(calls.reporting(bytes(self.collection.sealing.report_size)))
+        expect(response.status == 422, f"zeros are answered by {response.status}.")
+
+    def check_answer_length(self) -> None:
+        calls = ObliviousCalls(self.collection)
+        size = self.collection.sealing.report_size
+        contents = [bytes(size), bytes(size - 1), bytes(size + 1)]
+        if self.is_sending and not self.collection.sealing.ticket:
+            contents.append(self.report())
+        lengths = {
+            length
+            for content in contents
+            for _, length in [self.ask_gateway(calls.reporting(content))]
+        }
+        expect(lengths == {SHORT_ANSWER_BYTES + ADDED_TO_ANSWER}, f"lengths {sorted(lengths)}.")
+
+    def check_malformed(self) -> None:
+        calls = ObliviousCalls(self.collection)
+        self.ask_gateway(calls.fetching)
+        capsule, _ = calls.configuration.sealed(calls.fetching.encoded(calls.request_size))
+        answers = [
+            self._post_capsule(body)
+            for body in (
+                capsule[:-1],
+                capsule[:-1] + bytes([capsule[-1] ^ 1]),
+                bytes([capsule[0] ^ 1]) + capsule[1:],
+                capsule[:7] + bytes(len(capsule) - 7),
+                secrets.token_bytes(len(capsule)),
+                b"",
+            )
+        ]
+        statuses = [answer.status_code for answer in answers]
+        expect(set(statuses) == {400}, f"answered by {statuses}.")
+        expect(len({answer.content for answer in answers}) == 1, "the answers differ.")
 
     # All answers
 
@@ -274,7 +398,7 @@ def check_server(
     Args:
         url: address of the collection.
         is_sending: store reports of random content, which spoils the collection.
-        tickets: two unused ones, if the collection needs tickets.
+        tickets: two unused ones, if the collection needs tickets; or two tokens.
     """
     httpx = require("httpx", "client")
     if not url.startswith(("http://", "https://")):
@@ -299,6 +423,12 @@ def check_server(
             "H9": server.check_stored,
             "H10": server.check_again,
             "A2": server.check_spent_ticket,
+            "A3": server.check_invalid_token,
+            "A4": server.check_spent_token,
+            "O6": server.check_gateway,
+            "O7": server.check_targets,
+            "O8": server.check_answer_length,
+            "O9": server.check_malformed,
             "T4": server.check_closed,
             "H8": server.check_all_answers,
             "H12": server.check_retry_times,

@@ -11,6 +11,15 @@ from pathlib import Path
 
 import numpy as np
 
+from metricshuffle.collection.admission_tokens import (
+    TokenRejected,
+    TokenRequest,
+    TokenVerifier,
+    challenge_of,
+    issuer_name,
+)
+from metricshuffle.collection.blind_signatures import SignatureRejected
+from metricshuffle.collection.conformance.capsule_checks import capsule_checks
 from metricshuffle.collection.conformance.requirements import (
     ConformanceLine,
     NotConforming,
@@ -34,8 +43,9 @@ ENC_BYTES = 32
 
 def check_vectors(folder: Path) -> Iterable[ConformanceLine]:
     """Check all vectors of a folder, and yield a line for each requirement they cover."""
-    boxes, payloads, collections, outputs = (
-        _read(folder / f"{name}.json") for name in ("boxes", "payloads", "collections", "outputs")
+    names = ("boxes", "payloads", "collections", "outputs", "tokens", "oblivious")
+    boxes, payloads, collections, outputs, tokens, oblivious = (
+        _read(folder / f"{name}.json") for name in names
     )
     checks: list[NumberedCheck] = []
     for case in boxes["cases"]:
@@ -49,6 +59,13 @@ def check_vectors(folder: Path) -> Iterable[ConformanceLine]:
     checks += [
         (case["requirement"], partial(_check_refused, case)) for case in collections["refused"]
     ]
+    for case in tokens["cases"]:
+        checks += [
+            ("K1", partial(_check_challenge, case)),
+            ("K2", partial(_check_tokens, case)),
+            ("K3", partial(_check_request, case)),
+            ("K4", partial(_check_answers, case)),
+        ]
     for case in outputs["outputs"]:
         checks += [(number, partial(_check_output, case)) for number in ("R1", "R2")]
     checks += [("R7", partial(_check_piles, case)) for case in outputs["piles"]]
@@ -56,6 +73,7 @@ def check_vectors(folder: Path) -> Iterable[ConformanceLine]:
     checks += [
         ("R4", partial(_check_countersignature, case)) for case in outputs["countersignatures"]
     ]
+    checks += capsule_checks(oblivious)
     return lines_of("vectors", checks)
 
 
@@ -191,6 +209,50 @@ def _check_refused(case: JsonObject) -> None:
     except PlanError:
         return
     raise NotConforming(f"read, although {case['name']}.")
+
+
+def _verifier(case: JsonObject) -> TokenVerifier:
+    return TokenVerifier.of(case["url"], bytes.fromhex(case["key"]), bytes.fromhex(case["digest"]))
+
+
+def _request(case: JsonObject) -> TokenRequest:
+    random = {name: bytes.fromhex(case[name]) for name in ("nonce", "salt")}
+    return TokenRequest.new(_verifier(case), **random, factor=int(case["factor"], 16))
+
+
+def _check_challenge(case: JsonObject) -> None:
+    challenge = challenge_of(issuer_name(case["url"]), bytes.fromhex(case["digest"]))
+    expect(challenge.hex() == case["challenge"], f"{case['name']}: another challenge.")
+
+
+def _check_tokens(case: JsonObject) -> None:
+    verifier = _verifier(case)
+    try:
+        verifier.nonce_of(bytes.fromhex(case["token"]))
+    except TokenRejected:
+        raise NotConforming(f"{case['name']}: a valid token is refused.") from None
+    for refused in case["refused"]:
+        try:
+            verifier.nonce_of(bytes.fromhex(refused["token"]))
+        except TokenRejected:
+            continue
+        raise NotConforming(f"{case['name']}: accepted, although {refused['name']}.")
+
+
+def _check_request(case: JsonObject) -> None:
+    expect(_request(case).request.hex() == case["request"], f"{case['name']}: another request.")
+
+
+def _check_answers(case: JsonObject) -> None:
+    """Make a token of the right answer, and none of the wrong one."""
+    verifier, asked = _verifier(case), _request(case)
+    token = asked.token(verifier, bytes.fromhex(case["response"])).hex()
+    expect(token == case["token"], f"{case['name']}: another token.")
+    try:
+        asked.token(verifier, bytes.fromhex(case["wrong_response"]))
+    except SignatureRejected:
+        return
+    raise NotConforming(f"{case['name']}: a wrong answer is used.")
 
 
 def _check_output(case: JsonObject) -> None:

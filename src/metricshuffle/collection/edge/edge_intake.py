@@ -13,12 +13,22 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 
+from metricshuffle.collection.capsules import AnswerKey
 from metricshuffle.collection.edge.opener_pool import HeldLease, OpenerGone, OpenerPool
+from metricshuffle.collection.hpke_context import AEAD_KEY_BYTES
 from metricshuffle.collection.hub.lease_office import LeaseDenied, boot_and_wall
 from metricshuffle.collection.hub.lease_server import CALL_SECONDS, HubLink, HubUnreachable
 from metricshuffle.collection.keys import LEASE_BYTES, TAG_BYTES
+from metricshuffle.collection.oblivious_calls import ObliviousCalls
 from metricshuffle.collection.recipes import JsonObject
-from metricshuffle.collection.shuffler.ingest import Intake, ReportOpener
+from metricshuffle.collection.sealed_boxes import KEY_BYTES, NotOpened
+from metricshuffle.collection.shuffler.ingest import (
+    Intake,
+    IntakeOpener,
+    OpenedCapsule,
+    ReportOpener,
+    largest_capsule,
+)
 from metricshuffle.collection.shuffler.log_events import LogEvent, failure_text
 from metricshuffle.collection.shuffler.readiness import DRAINING, Check
 from metricshuffle.collection.store.part_store import ROOM_BLOCK, EdgeStore
@@ -36,8 +46,11 @@ HUB_SILENCE_SECONDS = HUB_PROBE_SECONDS + CALL_SECONDS
 """Time after the last answer of the hub after which an edge without leases is not ready."""
 MAX_COLLECTIONS = 64
 """Maximum number of collections whose keys an edge has at once."""
+ANSWER_START = LEASE_BYTES + KEY_BYTES
+"""Position of the secret of the answer in an opened capsule."""
 ANSWER_SECONDS = 15.0
 """Time limit for a transaction, which would wait for ever for a missing standby."""
+NO_KEYS = "the keys of this collection are not here now."
 
 
 class EdgeIntake(Intake):
@@ -62,37 +75,53 @@ class EdgeIntake(Intake):
         self._answered = float("-inf")
         """Time of the last answer of the hub, if no call has failed since."""
         self._hub_asked: float | None = None
+        self._refused: dict[str, float] = {}
+        """Time at which a lease was last asked for and not given, by digest."""
         self._has_too_many = False
         self._hub_failed = False
 
     # Leases
 
-    async def opener(self, digest: str) -> ReportOpener | None:
-        """Lease the keys of a collection; None if the hub says that it is unknown or closed."""
+    async def _look_up(self, digest: str) -> IntakeOpener | None:
+        """Lease the keys of a collection of this database; None if it takes no reports here.
+
+        The hub is asked about collections that exist, and once a second, so that calls of strangers
+        cannot delay the renewal of leases, which waits for the same lock.
+        """
+        row = await asyncio.to_thread(self.store.row, digest)
+        if row is None or Collection(row.served).hop_index_of(row.key) != 0:
+            return None
+        if time.monotonic() - self._refused.get(digest, float("-inf")) < DECISION_SECONDS:
+            raise OpenerGone(NO_KEYS)
         async with self._changing:
-            if digest in self._openers:
-                return self._openers[digest]
-            if self._draining:
-                raise StoreError("this edge is being stopped.")
-            if len(self._leases) >= MAX_COLLECTIONS:
-                raise self._too_many()
-            boot, wall = boot_and_wall()
-            try:
-                answer = await self._ask("/v1/leases", {"digest": digest})
-            except LeaseDenied as denied:
-                if denied.reason == "closed":
-                    self._closed.add(digest)
-                return None
-            lease = _held_lease(digest, answer, boot, wall)
-            collection = Collection.read(str(answer["served"]).encode(), digest)
-            self._leases[digest] = lease
-            if not await self._openers_of_reports.add(lease):
-                await self._drop(lease)
-                await self._give_back(lease)
-                raise OpenerGone("the keys of this collection are not here now.")
-            opener = ReportOpener.without_keys(collection)
-            self._openers[digest] = opener
-            return opener
+            if digest not in self._openers and digest not in self._closed:
+                await self._lease(digest)
+        return self._openers.get(digest)
+
+    async def _lease(self, digest: str) -> None:
+        """Lease the keys of a collection, or note that the hub says that it is closed."""
+        if self._draining:
+            raise StoreError("this edge is being stopped.")
+        if len(self._leases) >= MAX_COLLECTIONS:
+            raise self._too_many()
+        boot, wall = boot_and_wall()
+        self._refused[digest] = time.monotonic()
+        try:
+            answer = await self._ask("/v1/leases", {"digest": digest})
+        except LeaseDenied as denied:
+            if denied.reason != "closed":
+                raise OpenerGone(NO_KEYS) from None
+            self._closed.add(digest)
+            return
+        lease = _held_lease(digest, answer, boot, wall)
+        collection = Collection.read(str(answer["served"]).encode(), digest)
+        self._leases[digest] = lease
+        if not await self._openers_of_reports.add(lease):
+            await self._drop(lease)
+            await self._give_back(lease)
+            raise OpenerGone(NO_KEYS)
+        self._refused.pop(digest)
+        self._openers[digest] = ReportOpener.without_keys(collection)
 
     def _too_many(self) -> StoreError:
         """Return the error for a collection above the maximum number; it is logged once."""
@@ -145,6 +174,7 @@ class EdgeIntake(Intake):
 
     async def _look_after_all(self) -> None:
         async with self._changing:
+            await self._drop_over()
             for lease in list(self._leases.values()):
                 await self._look_after(lease)
             if not self._openers_of_reports.is_whole:
@@ -160,7 +190,10 @@ class EdgeIntake(Intake):
         with contextlib.suppress(StoreError, LeaseDenied):
             answer = await self._ask("/v1/open", {})
             for digest in map(str, answer["open"]):
-                await self.opener(digest)
+                with contextlib.suppress(StoreError):  # the others are leased nevertheless
+                    await self.opener(digest)
+                if time.monotonic() - now > CALL_SECONDS:
+                    return  # leases have to be renewed
 
     def hub_trouble(self) -> str:
         """Return why reports cannot be opened now, as a public sentence; empty if they can.
@@ -179,14 +212,20 @@ class EdgeIntake(Intake):
     def checks(self) -> dict[str, Check]:
         return {**super().checks, "hub": self.hub_trouble}
 
-    async def _look_after(self, lease: HeldLease) -> None:
-        """Renew a lease when that is due; drop it when it is over."""
+    async def _drop_over(self) -> None:
+        """Drop all leases that are over, with one restart of the processes that have the keys."""
         boot, wall = boot_and_wall()
-        if not lease.is_usable(boot, wall):
-            text = f"Lease {lease.lease.hex()[:8]} is over; the hub has not renewed it."
-            self._log(LogEvent(text, "lease", lease=lease.lease.hex()[:8], phase="over"))
-            await self._drop(lease)
-            return
+        over = [lease for lease in self._leases.values() if not lease.is_usable(boot, wall)]
+        for lease in over:
+            name = lease.lease.hex()[:8]
+            text = f"Lease {name} is over; the hub has not renewed it."
+            self._log(LogEvent(text, "lease", lease=name, phase="over"))
+        if over:
+            await self._drop(*over)
+
+    async def _look_after(self, lease: HeldLease) -> None:
+        """Renew a lease when that is due."""
+        boot, wall = boot_and_wall()
         if not self._openers_of_reports.has_keys(lease):
             await self._openers_of_reports.add(lease)
         needs_answer = wall >= lease.until or self._room.get(lease.lease, 0) < ROOM_BLOCK // 2
@@ -208,17 +247,17 @@ class EdgeIntake(Intake):
         self._room[lease.lease] = int(answer["room"])
         await self._openers_of_reports.prolong(renewed)
 
-    async def _drop(self, lease: HeldLease) -> None:
-        """Forget a lease, and end all processes that have its keys."""
-        self._openers.pop(lease.digest, None)
-        self._leases.pop(lease.digest, None)
+    async def _drop(self, *dropped: HeldLease) -> None:
+        """Forget leases, and end all processes that have their keys."""
+        for lease in dropped:
+            self._openers.pop(lease.digest, None)
+            self._leases.pop(lease.digest, None)
+            self._room.pop(lease.lease, None)
         self._has_too_many = False
-        self._room.pop(lease.lease, None)
         await self._start_again()
 
     async def _start_again(self) -> None:
-        with contextlib.suppress(OpenerGone):
-            await self._openers_of_reports.start(list(self._leases.values()))
+        await self._openers_of_reports.start(list(self._leases.values()))
 
     async def _give_back(self, lease: HeldLease) -> None:
         """Tell the hub that no process here has the keys any more."""
@@ -239,17 +278,36 @@ class EdgeIntake(Intake):
 
     # Reports
 
-    async def _entry(self, opener: ReportOpener, report: bytes) -> Entry:
+    async def largest_capsule(self) -> int:
+        return largest_capsule(list(self._openers.values()))
+
+    async def open_capsule(self, capsule: bytes) -> OpenedCapsule:
+        """Open a capsule; raises `StoreError` if its keys may be missing only for now."""
+        try:
+            content = await self._openers_of_reports.opened_capsule(capsule)
+        except NotOpened:
+            if self._hub_failed:
+                raise OpenerGone("the keys of a collection may be missing now.") from None
+            raise
+        lease, enc, secret = content[:LEASE_BYTES], content[LEASE_BYTES:], content[ANSWER_START:]
+        for digest, line in list(self._leases.items()):
+            opener = self._openers.get(digest)
+            if line.lease == lease and isinstance(opener, ReportOpener):
+                answer = AnswerKey(enc[:KEY_BYTES], secret[:AEAD_KEY_BYTES])
+                return OpenedCapsule(opener, secret[AEAD_KEY_BYTES:], answer)
+        raise OpenerGone(NO_KEYS)
+
+    async def _entry(self, opener: IntakeOpener, report: bytes) -> Entry:
         lease = self._leases.get(opener.digest)
         if lease is None:
-            raise OpenerGone("the keys of this collection are not here now.")
+            raise OpenerGone(NO_KEYS)
         content = await self._openers_of_reports.opened(lease.lease, report)
         EdgeStore.at("opened")
         tag = content[:TAG_BYTES]
         ticket = content[TAG_BYTES : TAG_BYTES + LEASE_BYTES] if lease.sealing.ticket else b""
         return Entry(tag, ticket, content[TAG_BYTES + LEASE_BYTES :], lease.lease)
 
-    async def put(self, opener: ReportOpener, report: bytes) -> Verdict:
+    async def put(self, opener: IntakeOpener, report: bytes) -> Verdict:
         try:
             async with asyncio.timeout(ANSWER_SECONDS):
                 verdict = await super().put(opener, report)
@@ -275,4 +333,6 @@ def _held_lease(digest: str, answer: JsonObject, boot: float, wall: float) -> He
         boot,
         wall,
         float(answer["until"]),
+        collection.token_verifier,
+        ObliviousCalls(collection).capsule_size if collection.terms.gateway else 0,
     )

@@ -17,7 +17,7 @@ from metricshuffle.collection.hub.lease_office import LEASE_SECONDS, LeaseOffice
 from metricshuffle.collection.hub.lease_server import HubLink, LeaseIdentity, leasing
 from metricshuffle.collection.keys import KeyFolder
 from metricshuffle.collection.memory import forbid_memory_dumps, locked_memory
-from metricshuffle.collection.shuffler.ingest import Intake, ReportOpener
+from metricshuffle.collection.shuffler.ingest import Intake, IntakeOpener
 from metricshuffle.collection.shuffler.lifecycle import Shuffler
 from metricshuffle.collection.shuffler.log_events import EventLog, Log
 from metricshuffle.collection.shuffler.server import (
@@ -40,8 +40,11 @@ MAX_LEASE_SECONDS = 600.0
 class HubIntake(Intake):
     """Ingestion of a hub, which takes no reports: they are sent to an edge."""
 
-    async def opener(self, digest: str) -> ReportOpener | None:
+    async def opener(self, digest: str) -> IntakeOpener | None:
         raise StoreError("reports are sent to an edge.")
+
+    async def largest_capsule(self) -> int:
+        raise StoreError("capsules are sent to an edge.")
 
 
 @dataclass(frozen=True)
@@ -92,6 +95,8 @@ class HubServer(ShufflerServer):
     lease_listener: Listener | None = None
     lease_seconds: float = LEASE_SECONDS
     accept_loss: bool = False
+    mixer_names: tuple[str, ...] = ()
+    """Subjects of the certificates of mixers."""
 
     def run(self, ready: Callable[[str], None], log: Log) -> None:
         log = EventLog(ignore_log_errors(log))
@@ -130,12 +135,15 @@ class HubServer(ShufflerServer):
                         witness=self.witness,
                         witness_for=self.witness_for,
                         is_hub=True,
+                        mixers=self.mixers,
                     )
                     self._check_keys(shuffler, log)
                     log_witnesses(shuffler, log)
                     if warning := self.listener.warning(listening):
                         log(warning)
-                    office = LeaseOffice(shuffler, store, self.lease_seconds, log, shuffler.at)
+                    office = LeaseOffice(
+                        shuffler, store, self.lease_seconds, log, shuffler.at, self.mixer_names
+                    )
                     shuffler.confirm_lease = office.confirm
                     address = (self.lease_listener.host, self.lease_listener.port)
                     with (

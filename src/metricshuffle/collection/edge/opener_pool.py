@@ -8,10 +8,13 @@ import json
 import sys
 from dataclasses import dataclass, field
 
+from metricshuffle.collection.admission_tokens import TokenRejected, TokenVerifier
 from metricshuffle.collection.edge.opener_process import (
     DONE,
     HEAD,
+    NOT_ADMITTED,
     NOT_OPENED,
+    OPEN_CAPSULE,
     OPEN_REPORT,
     PROLONG,
     TAKE_LEASE,
@@ -40,6 +43,9 @@ class HeldLease:
     wall: float
     """Times of both clocks when the lease was requested or renewed."""
     until: float
+    verifier: TokenVerifier | None = None
+    capsule_size: int = 0
+    """Length of the longest capsule of the collection; 0 if it has no gateway."""
 
     @property
     def deadline(self) -> tuple[float, float]:
@@ -58,7 +64,9 @@ class HeldLease:
                 "lease": self.lease.hex(),
                 "boot": boot,
                 "wall": wall,
+                "capsule_size": self.capsule_size,
                 "sizes": [sealing.payload, sealing.messages, sealing.ticket, sealing.hops],
+                "tokens": self.verifier and self.verifier.document(),
             }
         ).encode()
 
@@ -196,18 +204,30 @@ class OpenerPool:
     async def opened(self, lease: bytes, report: bytes) -> bytes:
         """Open a report.
 
-        Raises: NotOpened; OpenerGone if no process has the keys now.
+        Raises: NotOpened; TokenRejected; OpenerGone if no process has the keys now.
         """
+        return await self._ask_next(OPEN_REPORT, lease + report)
+
+    async def opened_capsule(self, capsule: bytes) -> bytes:
+        """Open a capsule: its lease, encapsulated key, secret of the answer, and request.
+
+        Raises: NotOpened; OpenerGone.
+        """
+        return await self._ask_next(OPEN_CAPSULE, capsule)
+
+    async def _ask_next(self, kind: int, content: bytes) -> bytes:
         if not self._openers:
             raise OpenerGone("no process opens reports.")
         self._next += 1
         opener = self._openers[self._next % len(self._openers)]
-        status, content = await opener.ask(OPEN_REPORT, lease + report)
+        status, answer = await opener.ask(kind, content)
         if status == NOT_OPENED:
-            raise NotOpened("this report cannot be opened.")
+            raise NotOpened("this cannot be opened.")
+        if status == NOT_ADMITTED:
+            raise TokenRejected("this token is not valid for this collection.")
         if status != DONE:
             raise OpenerGone("the keys of this collection are not here now.")
-        return content
+        return answer
 
 
 async def _take_lease(openers: list[OpenerHandle], lease: HeldLease) -> bool:

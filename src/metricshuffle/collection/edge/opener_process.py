@@ -8,8 +8,10 @@ kind (1), content.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import secrets
 import struct
 import sys
 import threading
@@ -17,6 +19,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
+from metricshuffle.collection.admission_tokens import TokenRejected, TokenVerifier
+from metricshuffle.collection.capsules import GatewayKey
 from metricshuffle.collection.hub.lease_office import LeaseDenied, boot_and_wall
 from metricshuffle.collection.hub.lease_server import HubLink, HubUnreachable, LeaseIdentity
 from metricshuffle.collection.keys import LEASE_BYTES, TAG_BYTES, LeaseKeys
@@ -27,10 +31,12 @@ HEAD = struct.Struct("<IQB")
 TAKE_LEASE = 0
 OPEN_REPORT = 1
 PROLONG = 2
+OPEN_CAPSULE = 3
 """Kinds of requests."""
 DONE = 0
 NOT_OPENED = 1
 NO_LEASE = 2
+NOT_ADMITTED = 3
 """Kinds of answers."""
 CLOCK_SECONDS = 0.2
 OVER_EXIT_CODE = 3
@@ -44,18 +50,23 @@ class OpenLease:
     private: PrivateKey
     sealing: BoxFormat
     deadline: tuple[float, float]
+    gateway: GatewayKey
+    capsule_size: int
+    verifier: TokenVerifier | None = None
 
     def is_over(self) -> bool:
         return any(not now < end for now, end in zip(boot_and_wall(), self.deadline, strict=True))
 
     def opened(self, report: bytes) -> bytes:
-        """Open a report; return its tag, the hash of its ticket, and its encrypted boxes.
+        """Open a report; return its tag, the hash of its ticket or nonce, and its encrypted boxes.
 
         A report that contains a box twice is rejected, as in `ReportOpener`.
         """
         ticket, boxes = self.sealing.open_report(report, self.private)
         if len(set(boxes)) != len(boxes):
             raise NotOpened("this report cannot be opened.")
+        if self.verifier is not None:
+            ticket = self.verifier.nonce_of(ticket)
         tag = self.keys.tag(report)
         ticket_hash = self.keys.ticket_hash(ticket) if ticket else b""
         hidden = self.keys.hidden(ticket_hash or tag, report, b"".join(boxes))
@@ -86,6 +97,10 @@ class Opener:
                 return DONE, lease.opened(content[LEASE_BYTES:])
             except NotOpened:
                 return NOT_OPENED, b""
+            except TokenRejected:
+                return NOT_ADMITTED, b""
+        if kind == OPEN_CAPSULE:
+            return self._open_capsule(content)
         document = json.loads(content)
         number = bytes.fromhex(document["lease"])
         deadline = (float(document["boot"]), float(document["wall"]))
@@ -99,8 +114,33 @@ class Opener:
             return NO_LEASE, b""
         keys = LeaseKeys.from_json(answer)
         sealing = BoxFormat(keys.digest, *document["sizes"])
-        self._leases[number] = OpenLease(keys, keys.private, sealing, deadline)
+        tokens = document["tokens"]
+        self._leases[number] = OpenLease(
+            keys,
+            keys.private,
+            sealing,
+            deadline,
+            GatewayKey(keys.gateway),
+            document["capsule_size"],
+            tokens and TokenVerifier.from_document(tokens),
+        )
         return DONE, b""
+
+    def _open_capsule(self, capsule: bytes) -> tuple[int, bytes]:
+        """Open a capsule by any lease, in random order as in `Intake.open_capsule`."""
+        leases = list(self._leases.items())
+        secrets.SystemRandom().shuffle(leases)
+        for number, lease in leases:
+            if len(capsule) > lease.capsule_size:
+                continue
+            if lease.is_over():
+                os._exit(OVER_EXIT_CODE)
+            try:
+                request, answer = lease.gateway.opened(capsule)
+            except NotOpened:
+                continue
+            return DONE, number + answer.enc + answer.secret + request
+        return NOT_OPENED, b""
 
 
 def read_frame(stream: BinaryIO) -> tuple[int, int, bytes] | None:
@@ -118,11 +158,12 @@ def main(url: str, identity: str, authority: str) -> None:
     with locked_memory():
         opener = Opener(HubLink(url, LeaseIdentity(Path(identity), Path(authority))))
         threading.Thread(target=opener.watch, daemon=True).start()
-        while (frame := read_frame(sys.stdin.buffer)) is not None:
-            number, kind, content = frame
-            status, answer = opener.answer(kind, content)
-            sys.stdout.buffer.write(HEAD.pack(len(answer), number, status) + answer)
-            sys.stdout.buffer.flush()
+        with contextlib.suppress(BrokenPipeError):  # the edge was killed
+            while (frame := read_frame(sys.stdin.buffer)) is not None:
+                number, kind, content = frame
+                status, answer = opener.answer(kind, content)
+                sys.stdout.buffer.write(HEAD.pack(len(answer), number, status) + answer)
+                sys.stdout.buffer.flush()
     os._exit(0)
 
 

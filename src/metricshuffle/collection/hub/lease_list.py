@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from metricshuffle.collection.store.database_history import HistoryMark
+from metricshuffle.collection.store.guarded_clock import SteadyTime
 from metricshuffle.collection.store.records import StoreError
 
 if TYPE_CHECKING:
@@ -31,6 +32,10 @@ CREATE TABLE IF NOT EXISTS lease (
     ended TEXT NOT NULL DEFAULT '' CHECK (ended IN {("", *ENDS)})
 )
 """
+SILENCE_TABLE = """
+CREATE TABLE IF NOT EXISTS silence (id TEXT PRIMARY KEY, boot TEXT NOT NULL, since REAL NOT NULL)
+"""
+"""Living leases that were not renewed after a time of the steady clock."""
 HISTORY_TABLE = """
 CREATE TABLE IF NOT EXISTS history (
     one INTEGER PRIMARY KEY CHECK (one = 1), system TEXT NOT NULL, timeline INTEGER NOT NULL,
@@ -67,6 +72,7 @@ class LeaseList:
         with leases._opened() as db:
             db.execute(TABLES)
             db.execute(HISTORY_TABLE)
+            db.execute(SILENCE_TABLE)
         path.chmod(0o600)
         return leases
 
@@ -101,6 +107,25 @@ class LeaseList:
             marks = ", ".join("?" for _ in allowed)
             sql = f"UPDATE lease SET ended = ? WHERE id = ? AND ended IN ({marks})"  # noqa: S608
             db.execute(sql, (end, lease.hex(), *allowed))
+            db.execute("DELETE FROM silence WHERE id = ?", (lease.hex(),))
+
+    def start_silence(self, now: SteadyTime) -> dict[bytes, float]:
+        """Note that the hub starts; return since when each living lease was not renewed.
+
+        A lease that the previous process renewed counts from now on. One that it did not renew
+        counts from an earlier start, so that a hub that is started often ends leases nevertheless.
+        """
+        with self._opened() as db:
+            db.execute("DELETE FROM silence WHERE boot <> ?", (now.boot,))
+            sql = "INSERT OR IGNORE INTO silence SELECT id, ?, ? FROM lease WHERE ended = ''"
+            db.execute(sql, (now.boot, now.seconds))
+            rows = db.execute("SELECT id, since FROM silence").fetchall()
+        return {bytes.fromhex(number): since for number, since in rows}
+
+    def end_silence(self, lease: bytes) -> None:
+        """Note durably that a lease is renewed, before the edge knows it."""
+        with self._opened() as db:
+            db.execute("DELETE FROM silence WHERE id = ?", (lease.hex(),))
 
     def find(self, lease: bytes) -> Lease | None:
         return next(iter(self._leases("WHERE id = ?", lease.hex())), None)
@@ -142,9 +167,9 @@ class LeaseList:
         counts = {end: sum(lease.ended == end for lease in leases) for end in ENDS}
         listed = ", ".join(f"{count:,} {end}" for end, count in counts.items() if count)
         warning = (
-            " An expired lease proves neither that its edge erased the keys nor that nobody opens "
-            "recorded reports with them."
+            " An expired lease proves neither that its edge or mixer erased the keys nor that "
+            "nobody opens recorded reports with them."
             if counts["expired"]
             else ""
         )
-        return f"Keys were leased to edges {len(leases):,} times: {listed}.{warning}"
+        return f"Keys were leased {len(leases):,} times: {listed}.{warning}"

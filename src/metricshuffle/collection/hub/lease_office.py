@@ -11,13 +11,13 @@ from __future__ import annotations
 import secrets
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from metricshuffle.collection.hub.lease_list import Lease, LeaseEnd, LeaseList
 from metricshuffle.collection.keys import LEASE_BYTES, LeaseKeys
 from metricshuffle.collection.shuffler.lifecycle import Shuffler
-from metricshuffle.collection.shuffler.log_events import LogEvent
+from metricshuffle.collection.shuffler.log_events import LogEvent, failure_text
 from metricshuffle.collection.shuffler.output_files import do_nothing
 from metricshuffle.collection.store.guarded_clock import steady_clock
 from metricshuffle.collection.store.part_store import HubStore
@@ -69,11 +69,18 @@ class LeaseOffice:
     log: Callable[[str], None] = do_nothing
     at: Callable[[str], None] = do_nothing
     """Called at every named point, where tests end the process."""
+    mixers: Sequence[str] = ()
+    """Subjects of the certificates of mixers, which decrypt what edges have stored."""
     _renewed: dict[bytes, float] = field(default_factory=dict)
     """Time of the steady clock when each lease was granted or renewed."""
+    _silent: dict[bytes, float] = field(init=False)
+    """Time since when a lease was not renewed, of leases that another process granted."""
     _first: dict[str, bool] = field(default_factory=dict)
     """Whether people send reports of a collection to this shuffler, by digest."""
-    _started: float = field(default_factory=lambda: steady_clock().seconds)
+
+    def __post_init__(self) -> None:
+        leases = self.shuffler.leases
+        self._silent = {} if leases is None else leases.start_silence(steady_clock())
 
     @property
     def leases(self) -> LeaseList:
@@ -168,10 +175,66 @@ class LeaseOffice:
         part = self.store.add_room(line.digest, lease)
         if part is None or part.ended:
             raise LeaseDenied("unknown")
+        if lease in self._silent:
+            self.leases.end_silence(lease)
+            self._silent.pop(lease, None)
         self._renewed[lease] = asked
         self.at("renewed")
         row = self.store.row(line.digest)
         return row.until if row is not None else 0.0, part.room - part.reports
+
+    def grant_mixing(self, digest: str, mixer: str) -> LeaseGrant:
+        """Lease the storage secret of a sealed collection to a mixer.
+
+        Raises: LeaseDenied.
+        """
+        self._check_database()
+        row = self.store.row(digest)
+        if mixer not in self.mixers or row is None:
+            raise LeaseDenied("unknown")
+        if row.state != "sealed" or not self.shuffler.keys.has(row.key):
+            raise LeaseDenied("closed")
+        lease = secrets.token_bytes(LEASE_BYTES)
+        self._renewed[lease] = steady_clock().seconds
+        self.leases.add(Lease(lease, digest, mixer))
+        self.at("mixing lease line")
+        try:
+            # Keys are destroyed only after a later state, when every lease in the list has ended.
+            self.store.confirm(digest, "sealed")
+        except StoreError:
+            self.leases.end(lease, "returned")  # no key has left
+            raise LeaseDenied("closed") from None
+        self._log_lease(Lease(lease, digest, mixer), "was granted to a mixer", "granted")
+        return LeaseGrant(lease, self.seconds, 0.0, row.served)
+
+    def mixing_secret(self, lease: bytes, mixer: str) -> tuple[str, bytes]:
+        """Return the public key and the storage secret of a collection to a mixer with a lease."""
+        _, row = self._mixing(lease, mixer)
+        keys = self.shuffler.keys.of(row.key)
+        if keys is None:
+            raise LeaseDenied("closed")
+        self.at("sending")
+        return row.key, keys.storage_secret
+
+    def renew_mixing(self, lease: bytes, mixer: str) -> None:
+        """Renew the lease of a mixer.
+
+        Raises: LeaseDenied if the lease has ended, or the collection is mixed.
+        """
+        asked = steady_clock().seconds
+        line, _ = self._mixing(lease, mixer)
+        self._renewed[line.id] = asked
+
+    def _mixing(self, lease: bytes, mixer: str) -> tuple[Lease, CollectionRow]:
+        """Return a living lease of a mixer, and its sealed collection."""
+        self._check_database()
+        line = self._living(lease, mixer)
+        row = self.store.row(line.digest)
+        if mixer not in self.mixers or row is None or self._is_over(lease):
+            raise LeaseDenied("unknown")
+        if row.state != "sealed":
+            raise LeaseDenied("closed")
+        return line, row
 
     def give_back(self, lease: bytes, edge: str) -> None:
         """End a lease whose edge says that all openers have exited."""
@@ -197,11 +260,14 @@ class LeaseOffice:
         return line
 
     def _is_over(self, lease: bytes) -> bool:
-        passed = steady_clock().seconds - self._renewed.get(lease, self._started)
-        return not passed <= EXPIRY * self.seconds
+        now = steady_clock().seconds
+        since = self._renewed.get(lease)
+        if since is None:
+            since = self._silent.setdefault(lease, now)
+        return not now - since <= EXPIRY * self.seconds
 
     def expire(self) -> None:
-        """End all leases whose time has passed; when the hub starts, their time starts anew."""
+        """End all leases whose time has passed."""
         for line in self.leases.living():
             if self._is_over(line.id):
                 self._end(line, "expired")
@@ -232,6 +298,9 @@ class LeaseOffice:
                 if str(error) != trouble:
                     self.log(f"Leases cannot be ended: {error}")
                 trouble = str(error)
+            except Exception as error:  # otherwise no lease would end, and no key be destroyed
+                text = f"Leases cannot be ended; please report this bug: {failure_text(error)}"
+                self.log(LogEvent(text, "bug"))
 
 
 def boot_and_wall() -> tuple[float, float]:

@@ -2,7 +2,8 @@
 
 An edge is known by the subject of its certificate, which the lease CA signed, so that a lease goes
 on when the certificate is replaced. Calls are POST with a JSON body: /v1/open (collections),
-/v1/leases (grant), /v1/leases/<id>/keys, /renew and /return.
+/v1/leases (grant), /v1/leases/<id>/keys, /renew and /return; for mixers /v1/mixing (grant),
+/v1/leases/<id>/mixing-secret and /renew-mixing.
 """
 
 from __future__ import annotations
@@ -198,6 +199,9 @@ class LeaseHandler(BaseHTTPRequestHandler):
                 "until": grant.until,
                 "served": grant.served.decode(),
             }
+        if parts == ["v1", "mixing"]:
+            grant = office.grant_mixing(str(content["digest"]), edge)
+            return {"lease": grant.lease.hex(), "seconds": grant.seconds}
         [*prefix, number, call] = parts
         if prefix != ["v1", "leases"]:
             raise ValueError(self.path)
@@ -207,6 +211,12 @@ class LeaseHandler(BaseHTTPRequestHandler):
         if call == "renew":
             until, room = office.renew(lease, edge)
             return {"until": until, "room": room}
+        if call == "mixing-secret":
+            key, secret = office.mixing_secret(lease, edge)
+            return {"key": key, "secret": secret.hex()}
+        if call == "renew-mixing":
+            office.renew_mixing(lease, edge)
+            return {}
         if call == "return":
             office.give_back(lease, edge)
             return {}

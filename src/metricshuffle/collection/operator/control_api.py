@@ -9,6 +9,15 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from metricshuffle.collection.adder.adder_service import tickets_of
+from metricshuffle.collection.adder.sum_terms import (
+    MAX_ADDERS,
+    MIN_ADDERS,
+    AdderParty,
+    AnyCollection,
+    SumCollection,
+    summed_shape,
+)
 from metricshuffle.collection.client.http_client import (
     is_untrusted_certificate,
     network_error_text,
@@ -20,12 +29,13 @@ from metricshuffle.collection.terms import (
     Admission,
     Collection,
     Hop,
+    Issuer,
     Party,
     fewest_honest,
     instant,
     parse_time,
 )
-from metricshuffle.errors import InputError, MetricShuffleError, PlanError, require
+from metricshuffle.errors import InputError, MetricShuffleError, PlanError, argument, require
 from metricshuffle.tasks.message_format import MessageFormat
 from metricshuffle.tasks.task import Task
 
@@ -70,28 +80,53 @@ class Operator:
 
     url: str
     token: str
+    address: str = ""
+    """Address at which people reach the shuffler, if it is not `url`."""
 
     def __repr__(self) -> str:
         return f"Operator({self.url!r})"
 
     def new_hop(self, name: str = "") -> Hop:
         """Create keys for a new collection at the shuffler; return its hop."""
+        return self.new_gateway_hop(name)[0]
+
+    def new_gateway_hop(self, name: str = "") -> tuple[Hop, str]:
+        """Create keys for a new collection; return the hop, and the key of its gateway.
+
+        Shufflers of an earlier version have no gateway: then its key is empty.
+        """
         answer = self._call("POST", "keys")
         try:
-            return Hop(
+            hop = Hop(
                 key=answer["key"],
                 release=answer["release"],
                 name=name,
-                url=self.url,
+                url=self.address or self.url,
                 witness=answer.get("witness"),
             )
+            return hop, str(answer.get("gateway", ""))
         except (KeyError, InputError):
             raise InputError(
                 f"{self.url} does not answer as a shuffler does; see whether it is "
                 "metricshuffle serve."
             ) from None
 
-    def open(self, collection: Collection, tickets: Sequence[bytes] = ()) -> None:
+    def new_adder(self, name: str = "") -> AdderParty:
+        """Create keys for a new sum at an adder; return its entry."""
+        answer = self._call("POST", "keys")
+        try:
+            return AdderParty(
+                key=answer["key"],
+                signature=answer["signature"],
+                name=name,
+                url=self.address or self.url,
+            )
+        except (KeyError, InputError):
+            raise InputError(
+                f"{self.url} is not an adder; its operator starts one with serve --role adder."
+            ) from None
+
+    def open(self, collection: AnyCollection, tickets: Sequence[bytes] = ()) -> None:
         content = {"collection": collection.served.decode(), "tickets": b"".join(tickets).hex()}
         self._call("POST", "collections", content)
 
@@ -210,12 +245,21 @@ class Opening:
     admission: Admission = "open"
     tickets: int = 0
     """Number of tickets for each part."""
+    issuer: Issuer | None = None
+    """Issuer of tokens, which all parts share: a person gets one token, for one part."""
     apart: bool = True
+    oblivious: bool = False
+    """Whether reports may also come through a relay."""
 
     def __post_init__(self) -> None:
         task = self.task
         needed = self.needed
-        MessageFormat.of(task.protocol)
+        if self.sums:
+            summed_shape(task)
+        else:
+            MessageFormat.of(task.protocol)
+        if self.sums and self.parts != 1:
+            raise InputError("--split must be 1 for a plan that trusts an aggregator.")
         if not 1 <= self.round <= task.rounds:
             raise InputError(
                 f"--round must be from 1 to {task.rounds}, the rounds of the plan, got "
@@ -247,8 +291,48 @@ class Opening:
         """Minimum number of reports of each part."""
         return fewest_honest(self.task) + self.colluders
 
-    def collection(self, part: int, hops: Sequence[Hop]) -> Collection:
-        """Collection of one part."""
+    @property
+    def sums(self) -> bool:
+        """Whether adders sum the reports, instead of shufflers that mix them."""
+        return self.task.protocol.trusted == "aggregator"
+
+    def check_servers(self, count: int) -> None:
+        """Raise unless the plan can be collected by that many servers."""
+        if self.sums and self.issuer is not None:
+            raise InputError(
+                f"adders take no tokens; choose {argument('admission', 'tickets')} or open."
+            )
+        if self.sums and not MIN_ADDERS <= count <= MAX_ADDERS:
+            raise InputError(
+                f"a plan that trusts an aggregator needs {MIN_ADDERS} to {MAX_ADDERS} adders; give "
+                f"--server that often, got {count}."
+            )
+
+    def sum_collection(self, adders: Sequence[AdderParty]) -> SumCollection:
+        """Sum by these adders."""
+        self.check_servers(len(adders))
+        return SumCollection.new(
+            self.task,
+            round=self.round,
+            adders=tuple(adders),
+            analyst=self.analyst,
+            colluders=self.colluders,
+            apart=self.apart,
+            opens=instant(self.opens),
+            closes=instant(self.closes),
+            extends=instant(self.extends),
+            delay=self.delay,
+            admission=self.admission,
+            retention=self.retention,
+        )
+
+    def collection(self, part: int, hops: Sequence[Hop], gateway: str = "") -> Collection:
+        """Collection of one part; `gateway` is the key of the first hop's gateway."""
+        if self.oblivious and not gateway:
+            raise InputError(
+                f"{hops[0].url} has no gateway for reports through a relay; it runs an earlier "
+                "version."
+            )
         return Collection.new(
             self.task,
             round=self.round,
@@ -262,7 +346,9 @@ class Opening:
             extends=instant(self.extends),
             delay=self.delay,
             admission=self.admission,
+            issuer=self.issuer,
             retention=self.retention,
+            **({"gateway": gateway} if self.oblivious else {}),
         )
 
     def new_tickets(self) -> list[bytes]:
@@ -288,17 +374,22 @@ def check_round_is_free(operators: Sequence[Operator], opening: Opening) -> None
 
 
 def open_at_all_hops(
-    operators: Sequence[Operator], collection: Collection, tickets: Sequence[bytes]
+    operators: Sequence[Operator], collection: AnyCollection, tickets: Sequence[bytes]
 ) -> None:
     """Open a collection at all hops, the last first, so that all are ready for reports.
+
+    Each adder of a sum gets the tickets that are derived for it.
 
     If a hop rejects the collection, it is aborted at the later hops. Raises NoAnswerError if a hop
     does not answer: the collection may be open there.
     """
     for place in reversed(range(len(operators))):
         try:
-            operators[place].open(collection, tickets if place == 0 else ())
+            own = tickets if place == 0 else ()
+            if isinstance(collection, SumCollection):
+                own = tickets_of(tickets, place)
+            operators[place].open(collection, own)
         except InputError as error:
             for later in operators[place + 1 :]:
-                later.abort(collection.digest, "a shuffler before this one refused it")
+                later.abort(collection.digest, "another server refused it")
             raise PlanError(str(error)) from None

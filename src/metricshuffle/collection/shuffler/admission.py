@@ -56,6 +56,7 @@ class AdmissionRules:
     first: bool
     """Whether people send reports here; a later hop fetches messages, and cannot count people."""
     ticketed: bool
+    """Whether it was opened with tickets, which are stored before any report."""
     minimum: int
     maximum: int
     opens: float
@@ -65,8 +66,8 @@ class AdmissionRules:
     """Tables that contain its reports."""
 
     def name_of(self, entry: Entry) -> bytes:
-        """Name under which a report is admitted: the hash of its ticket, or its tag."""
-        return entry.ticket if self.ticketed else entry.tag
+        """Name under which a report is admitted: the hash of its ticket or nonce, or its tag."""
+        return entry.ticket or entry.tag
 
     def at(self, now: float, distinct: int | None = None) -> Self:
         """Return the rules at a time: too few reports at the closing time extend the end, once.
@@ -166,7 +167,7 @@ class AdmissionRules:
 
         Args:
             stored: tags of the reports that are stored already.
-            tickets: tickets of the reports that exist, and whether each is spent.
+            tickets: tickets and nonces of the reports that are stored, and whether each is spent.
         """
         tags = set(stored)
         spent = {ticket for ticket, is_spent in tickets.items() if is_spent}
@@ -177,14 +178,14 @@ class AdmissionRules:
                 answers.append(Verdict.SAME)
             elif self.ticketed and entry.ticket not in tickets:
                 answers.append(Verdict.UNKNOWN_TICKET)
-            elif self.ticketed and entry.ticket in spent:
+            elif entry.ticket in spent:
                 answers.append(Verdict.SPENT_TICKET)
             elif room == 0:
                 answers.append(Verdict.FULL)
             else:
                 answers.append(Verdict.STORED)
                 tags.add(entry.tag)
-                spent.add(entry.ticket)
+                spent.update([entry.ticket] if entry.ticket else [])
                 room -= 1
         return answers
 

@@ -8,13 +8,32 @@ no time.
 from __future__ import annotations
 
 import asyncio
+import math
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from metricshuffle.collection.admission_tokens import TokenRejected
+from metricshuffle.collection.binary_http import BinaryRequest, BinaryResponse, MalformedMessage
+from metricshuffle.collection.capsules import (
+    ADDED_TO_REQUEST,
+    ANSWER_TYPE,
+    CAPSULE_TYPE,
+    GATEWAY_PATH,
+    KEY_PROBLEM,
+    PADDING_BYTES,
+    SHORT_ANSWER_BYTES,
+    padded_size,
+)
 from metricshuffle.collection.sealed_boxes import NotOpened
-from metricshuffle.collection.shuffler.ingest import Busy, Intake, NotOpenYet
+from metricshuffle.collection.shuffler.ingest import (
+    Busy,
+    Intake,
+    IntakeOpener,
+    NotOpenYet,
+    ReportOpener,
+)
 from metricshuffle.collection.shuffler.lifecycle import Shuffler
 from metricshuffle.collection.shuffler.log_events import LogEvent, failure_text
 from metricshuffle.collection.shuffler.readiness import Readiness, random_retry_after
@@ -46,10 +65,13 @@ class Reply:
     more: tuple[Header, ...] = ()
     again: bool = False
     """Whether the same report may be sent again later."""
+    body: bytes = b""
+    """Body in place of the error, of type `kind`."""
+    kind: str = "application/json"
 
     def __post_init__(self) -> None:
-        body = canonical({"error": self.error}) if self.error else b""
-        kind = ((b"content-type", b"application/json"),) if body else ()
+        body = self._content
+        kind = ((b"content-type", self.kind.encode()),) if body else ()
         headers = [
             *kind,
             (b"content-length", str(len(body)).encode()),
@@ -62,6 +84,18 @@ class Reply:
             {"type": "http.response.start", "status": self.status, "headers": headers},
         )
         object.__setattr__(self, "_body", {"type": "http.response.body", "body": body})
+
+    @property
+    def _content(self) -> bytes:
+        return self.body or (canonical({"error": self.error}) if self.error else b"")
+
+    def inside(self) -> bytes:
+        """Return the same answer for a capsule; all but a collection have one length."""
+        headers = (("content-type", self.kind),) if self._content else ()
+        retry = (("retry-after", random_retry_after()),) if self.again else ()
+        response = BinaryResponse(self.status, headers + retry, self._content)
+        size = padded_size(len(response.encoded())) if self.body else SHORT_ANSWER_BYTES
+        return response.encoded(size)
 
     async def __call__(self, send: Send) -> None:
         start = getattr(self, "_start").copy()  # noqa: B009 - set above, in a frozen object
@@ -85,16 +119,33 @@ FOREIGN_ORIGIN = Reply(
 CLOSED = Reply(410, "this collection is closed.")
 NO_LENGTH = Reply(411, "a report is sent with its length (Content-Length), and not in chunks.")
 TOO_LONG = Reply(413, "this is longer than a report of this collection.")
+NOT_ADMITTED = Reply(403, "this token is not valid for this collection.")
 UNREADABLE = Reply(422, "this report cannot be opened.")
 BUSY = Reply(429, "too many reports at once; send it again.", again=True)
 NOT_YET = Reply(503, "this collection is not open yet; send it again later.", again=True)
 TROUBLE = Reply(503, "reports cannot be stored now; send it again.", again=True)
+NO_TARGET = Reply(404, "only this collection is served through a relay, and takes reports.")
+NO_REQUEST = Reply(400, "this is no request in binary HTTP.")
+NO_CAPSULE = Reply(
+    400,
+    kind="application/problem+json",
+    body=canonical(
+        {
+            "type": KEY_PROBLEM,
+            "title": "this capsule cannot be opened.",
+            "error": "this capsule cannot be opened.",
+        }
+    ),
+)
+"""Answer to every capsule that does not open, whatever is wrong with it."""
+NO_CAPSULE_POSTED = Reply(405, "a capsule is sent by POST.", ((b"allow", b"POST"),))
 FAULT = Reply(500, "the shuffler failed.")
 VERDICTS = {
     Verdict.STORED: STORED,
     Verdict.SAME: STORED,
     Verdict.UNKNOWN_TICKET: Reply(403, "unknown ticket."),
-    Verdict.SPENT_TICKET: Reply(409, "this ticket was used for another report."),
+    Verdict.SPENT_TICKET: Reply(409, "this ticket or token was used for another report."),
+    Verdict.KNOWN_BOX: Reply(409, "a part of this report belongs to another report."),
     Verdict.CLOSED: CLOSED,
     Verdict.FULL: Reply(429, "this collection has as many reports as it may take.", again=True),
 }
@@ -148,9 +199,13 @@ class Application:
                 if scope["method"] == "OPTIONS":
                     await Reply(204, more=_preflight_headers(b"POST" if reports else b"GET"))(send)
                     return
-        if reports:
+        if reports or scope["path"] == GATEWAY_PATH:
             try:
-                reply = await self._reply(reports[1], scope, receive)
+                reply = await (
+                    self._answered(self._reply(reports[1], scope, receive))
+                    if reports
+                    else self._answered(self._capsule_reply(scope, receive))
+                )
             except Exception as error:
                 reply = FAULT
                 text = f"A report could not be taken; please report this bug: {failure_text(error)}"
@@ -171,41 +226,99 @@ class Application:
     async def _reply(self, digest: str, scope: Scope, receive: Receive) -> Reply:
         if scope["method"] != "POST":
             return NOT_POSTED
+        opener = await self._find_opener(digest)
+        if isinstance(opener, Reply):
+            return opener
+        if any(
+            name == b"origin" and site != opener.origin and site not in self._origins
+            for name, site in scope["headers"]
+        ):
+            return FOREIGN_ORIGIN
+        length = _length(scope["headers"])
+        if length is None:
+            return NO_LENGTH
+        if (refused := _refused_size(opener, length)) is not None:
+            return refused
+        return VERDICTS[await self._intake.put(opener, await self._read_body(receive))]
+
+    async def _find_opener(self, digest: str) -> IntakeOpener | Reply:
         intake = self._intake
         opener = intake.known(digest)
+        if opener is None and not intake.is_closed(digest):
+            opener = await intake.opener(digest)
+        return opener or (CLOSED if intake.is_closed(digest) else UNKNOWN)
+
+    async def _read_body(self, receive: Receive, largest: float = math.inf) -> bytes:
+        async with asyncio.timeout(BODY_SECONDS) as limit:
+            self._arriving.add(limit)
+            try:
+                return await _body(receive, largest)
+            finally:
+                self._arriving.discard(limit)
+
+    async def _capsule_reply(self, scope: Scope, receive: Receive) -> Reply:
+        """Answer a capsule; what is in the answer, and its status, are for the client alone.
+
+        Pages of other sites cannot send capsules: browsers ask before they send this type.
+        """
+        if scope["method"] != "POST":
+            return NO_CAPSULE_POSTED
+        is_capsule = (b"content-type", CAPSULE_TYPE.encode()) in scope["headers"]
+        largest = await self._intake.largest_capsule()
+        length = _length(scope["headers"])  # relays may also send capsules in chunks
+        if not is_capsule or (length is not None and not _is_capsule_size(length, largest)):
+            return NO_CAPSULE
+        capsule = await self._read_body(receive, largest)
+        if not _is_capsule_size(len(capsule), largest):
+            return NO_CAPSULE
         try:
-            if opener is None and not intake.is_closed(digest):
-                opener = await intake.opener(digest)
-            if opener is None:
-                return CLOSED if intake.is_closed(digest) else UNKNOWN
-            if any(
-                name == b"origin" and site != opener.origin and site not in self._origins
-                for name, site in scope["headers"]
-            ):
-                return FOREIGN_ORIGIN
-            size = opener.sealing.report_size
-            length = _length(scope["headers"])
-            if length is None:
-                return NO_LENGTH
-            if length != size:
-                return TOO_LONG if length > size else UNREADABLE
-            async with asyncio.timeout(BODY_SECONDS) as limit:
-                self._arriving.add(limit)
-                try:
-                    report = await _body(receive)
-                finally:
-                    self._arriving.discard(limit)
-            return VERDICTS[await intake.put(opener, report)]
+            opened = await self._intake.open_capsule(capsule)
+        except NotOpened:
+            return NO_CAPSULE
+        reply = await self._answered(self._inner_reply(opened.opener, opened.request))
+        return Reply(200, kind=ANSWER_TYPE, body=opened.answer.sealed(reply.inside()))
+
+    async def _inner_reply(self, opener: ReportOpener, content: bytes) -> Reply:
+        """Answer the request in a capsule, which is for the collection whose key opened it."""
+        try:
+            request = BinaryRequest.decoded(content)
+        except MalformedMessage:
+            return NO_REQUEST
+        if opener.calls is not None and opener.calls.is_fetching(request):
+            return Reply(200, body=opener.calls.collection.served)
+        if opener.calls is None or not opener.calls.is_reporting(request):
+            return NO_TARGET
+        current = await self._find_opener(opener.digest)
+        if isinstance(current, Reply):
+            return current
+        if (refused := _refused_size(opener, len(request.content))) is not None:
+            return refused
+        return VERDICTS[await self._intake.put(current, request.content)]
+
+    async def _answered(self, reply: Awaitable[Reply]) -> Reply:
+        """Answer, also if a report or capsule cannot be taken."""
+        try:
+            return await reply
         except TimeoutError:
             return BODY_TIMEOUT
         except NotOpened:
             return UNREADABLE
+        except TokenRejected:
+            return NOT_ADMITTED
         except Busy:
             return BUSY
         except NotOpenYet:
             return NOT_YET
         except StoreError:
             return TROUBLE
+
+
+def _refused_size(opener: IntakeOpener, length: int) -> Reply | None:
+    """Answer to a body that is no report, by its length."""
+    size = opener.size
+    if length == size:
+        return None
+    return TOO_LONG if length > size else UNREADABLE
 
 
 def _length(headers: Iterable[Header]) -> int | None:
@@ -220,19 +333,26 @@ def _length(headers: Iterable[Header]) -> int | None:
     return int(lengths[0][:20])
 
 
-async def _body(receive: Receive) -> bytes:
-    """Body of a request.
+def _is_capsule_size(size: int, largest: int) -> bool:
+    return ADDED_TO_REQUEST < size <= largest and not (size - ADDED_TO_REQUEST) % PADDING_BYTES
+
+
+async def _body(receive: Receive, largest: float = math.inf) -> bytes:
+    """Body of a request; empty if it is longer than `largest`.
 
     The HTTP server reads no more than Content-Length bytes; a truncated report does not open.
     """
-    parts = []
-    while True:
+    parts: list[bytes] = []
+    size = 0
+    while size <= largest:
         message = await receive()
         if message["type"] != "http.request":
             return b""
         parts.append(message.get("body", b""))
+        size += len(parts[-1])
         if not message.get("more_body", False):
             return parts[0] if len(parts) == 1 else b"".join(parts)
+    return b""
 
 
 def _with_cors_headers(origin: bytes, send: Send) -> Send:

@@ -140,7 +140,7 @@ class ExternalSort:
         draws = np.random.default_rng()
         probability = wanted / (self.reports * self.messages)
         for _, boxes in self._batches():
-            sample.append(_as_fixed_bytes(boxes[draws.random(len(boxes)) < probability]))
+            sample.append(as_fixed_bytes(boxes[draws.random(len(boxes)) < probability]))
         sorted_sample = np.concatenate(sample) if sample else np.empty(0, f"S{self.size}")
         sorted_sample.sort()
         # numpy strips trailing zero bytes, so they are restored.
@@ -173,7 +173,7 @@ class ExternalSort:
             )
             reports = number + len(batch) // self.messages
             if low is not None or high is not None:
-                text = _as_fixed_bytes(batch)
+                text = as_fixed_bytes(batch)
                 inside = np.ones(len(batch), bool) if low is None else text >= low
                 inside &= True if high is None else text < high
                 batch = batch[inside]
@@ -213,8 +213,8 @@ def sort_order(boxes: NDArray[np.uint8]) -> tuple[NDArray[np.int64], NDArray[np.
         order = np.arange(len(boxes))
         for start in reversed(range(0, boxes.shape[1], WORD_BYTES)):
             order = order[np.argsort(_word(boxes, start)[order], kind="stable")]
-        return order, order[_find_repeated(boxes, order)]
-    text = _as_fixed_bytes(boxes[order[tied]])
+        return order, order[find_repeated(boxes, order)]
+    text = as_fixed_bytes(boxes[order[tied]])
     # Boxes with equal first bytes are consecutive and at their final places already.
     within = np.argsort(text, kind="stable")
     order[tied] = order[tied][within]
@@ -237,11 +237,11 @@ def _tied(ordered: NDArray[np.generic]) -> NDArray[np.int64]:
     return np.flatnonzero(np.append(same, False) | np.append(False, same))
 
 
-def _find_repeated(boxes: NDArray[np.uint8], order: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Indices in an order of boxes equal to a neighbour, computed in batches."""
+def find_repeated(boxes: NDArray[np.uint8], order: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return the indices in an order of boxes equal to a neighbour, computed in batches."""
     step = max(1, BATCH_BYTES // boxes.shape[1])
     tied_places = [
-        start + _tied(_as_fixed_bytes(boxes[order[start : start + step + 1]]))
+        start + _tied(as_fixed_bytes(boxes[order[start : start + step + 1]]))
         for start in range(0, len(order), step)
     ]
     return np.unique(np.concatenate(tied_places))
@@ -249,12 +249,12 @@ def _find_repeated(boxes: NDArray[np.uint8], order: NDArray[np.int64]) -> NDArra
 
 def is_sorted(boxes: NDArray[np.uint8]) -> bool:
     """Return whether boxes are sorted by their bytes and distinct."""
-    text = _as_fixed_bytes(boxes)
+    text = as_fixed_bytes(boxes)
     return bool((text[:-1] < text[1:]).all())
 
 
-def _as_fixed_bytes(boxes: NDArray[np.uint8]) -> NDArray[np.bytes_]:
-    """Boxes as fixed-length byte strings, which numpy compares by bytes.
+def as_fixed_bytes(boxes: NDArray[np.uint8]) -> NDArray[np.bytes_]:
+    """Return boxes as fixed-length byte strings, which numpy compares by bytes.
 
     numpy ignores trailing zeros, which does not matter at equal lengths.
     """
@@ -264,4 +264,5 @@ def _as_fixed_bytes(boxes: NDArray[np.uint8]) -> NDArray[np.bytes_]:
 def _gather(boxes: NDArray[np.uint8], order: NDArray[np.int64]) -> Iterator[bytes]:
     step = max(1, BATCH_BYTES // boxes.shape[1])
     for start in range(0, len(order), step):
-        yield boxes[order[start : start + step]].tobytes()
+        # For rows of bytes, np.take is several times faster than an index.
+        yield np.take(boxes, order[start : start + step], axis=0).tobytes()

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import queue
+import secrets
 import shutil
 import threading
 import time
@@ -15,8 +16,12 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Protocol
 
+from metricshuffle.collection.admission_tokens import TokenVerifier
+from metricshuffle.collection.capsules import AnswerKey
 from metricshuffle.collection.keys import CollectionKeys, KeyFolder
+from metricshuffle.collection.oblivious_calls import ObliviousCalls
 from metricshuffle.collection.sealed_boxes import BoxFormat, NotOpened
 from metricshuffle.collection.shuffler.log_events import LogEvent
 from metricshuffle.collection.shuffler.readiness import SLOW, Check
@@ -58,6 +63,23 @@ class NotOpenYet(MetricShuffleError):
     """The collection does not accept reports yet."""
 
 
+class IntakeOpener(Protocol):
+    """Opens reports of one collection or sum."""
+
+    @property
+    def digest(self) -> str: ...
+    @property
+    def origin(self) -> bytes:
+        """Site of the collection's own join page."""
+
+    @property
+    def size(self) -> int:
+        """Bytes of a report."""
+
+    def entry(self, report: bytes) -> Entry:
+        """Open a report and return what is stored of it; raises `NotOpened` for any defect."""
+
+
 @dataclass(frozen=True)
 class ReportOpener:
     """Opens reports of one collection, with the keys that open, tag and encrypt them."""
@@ -68,6 +90,10 @@ class ReportOpener:
     """None at an edge, where other processes open reports."""
     origin: bytes = b""
     """Site of the collection's own join page."""
+    verifier: TokenVerifier | None = None
+    """Verifier of tokens, if people are admitted by tokens."""
+    calls: ObliviousCalls | None = None
+    """Calls through the gateway of the collection, if it has one."""
 
     @classmethod
     def of(cls, row: CollectionRow, keys: CollectionKeys) -> ReportOpener:
@@ -80,25 +106,48 @@ class ReportOpener:
         except ValueError:
             # A browser cannot open this address, so there is no join page.
             origin = b""
-        return cls(collection.digest, collection.sealing, None, origin)
+        verifier = collection.token_verifier
+        calls = ObliviousCalls(collection) if collection.terms.gateway else None
+        return cls(collection.digest, collection.sealing, None, origin, verifier, calls)
+
+    @property
+    def size(self) -> int:
+        return self.sealing.report_size
 
     def entry(self, report: bytes) -> Entry:
         """Open a report and return what is stored of it; raises `NotOpened` for any defect.
 
         A report that contains a box twice is rejected: it would be left out of the sorted output,
-        which would show who sent it.
+        which would show who sent it. Raises TokenRejected if its token is not valid.
         """
         if self.keys is None:
             raise StoreError("the keys of this collection are not here.")
         ticket, boxes = self.sealing.open_report(report, self.keys.private)
         if len(set(boxes)) != len(boxes):
             raise NotOpened("this report cannot be opened.")
+        if self.verifier is not None:
+            ticket = self.verifier.nonce_of(ticket)
         tag = self.keys.tag(report)
         return Entry(
             tag,
             self.keys.ticket_hash(ticket) if ticket else b"",
             self.keys.hidden(tag, b"".join(boxes)),
         )
+
+
+@dataclass(frozen=True)
+class OpenedCapsule:
+    """Request that came through a relay, for the collection whose key opened it."""
+
+    opener: ReportOpener
+    request: bytes
+    answer: AnswerKey
+
+
+def largest_capsule(openers: Iterable[IntakeOpener]) -> int:
+    """Length of the longest capsule for these collections; 0 without any."""
+    calls = (opener.calls for opener in openers if isinstance(opener, ReportOpener))
+    return max((each.capsule_size for each in calls if each is not None), default=0)
 
 
 IntakeResult = Verdict | StoreError
@@ -136,9 +185,11 @@ class Intake:
         self._folders = {*([keys.path] if keys is not None else []), *folders}
         self._least_free = least_free
         self._log = log
-        self._openers: dict[str, ReportOpener] = {}
+        self._openers: dict[str, IntakeOpener] = {}
+        self._gateways: dict[str, ReportOpener] = {}
+        self._gateways_at = float("-inf")
         self._closed: set[str] = set()
-        self._lookups: dict[str, asyncio.Future[ReportOpener | None]] = {}
+        self._lookups: dict[str, asyncio.Future[IntakeOpener | None]] = {}
         self._checked_at = float("-inf")
         self._full = False
         self._has_trouble = False
@@ -152,7 +203,7 @@ class Intake:
 
     # Event loop
 
-    def known(self, digest: str) -> ReportOpener | None:
+    def known(self, digest: str) -> IntakeOpener | None:
         """Return the opener of a collection to which reports were sent before."""
         return self._openers.get(digest)
 
@@ -160,20 +211,21 @@ class Intake:
         """Return whether the collection is known to be closed, which is final."""
         return digest in self._closed
 
-    async def opener(self, digest: str) -> ReportOpener | None:
+    async def opener(self, digest: str) -> IntakeOpener | None:
         """Look up the opener of a collection; None if it accepts no reports here.
 
         `is_closed` says afterwards whether it is closed. Concurrent calls share one lookup.
         """
         task = self._lookups.get(digest)
         if task is None:
-            task = self._lookups[digest] = asyncio.ensure_future(
-                asyncio.to_thread(self._find_opener, digest)
-            )
+            task = self._lookups[digest] = asyncio.ensure_future(self._look_up(digest))
             task.add_done_callback(lambda _: self._lookups.pop(digest, None))
         return await asyncio.shield(task)
 
-    def _find_opener(self, digest: str) -> ReportOpener | None:
+    async def _look_up(self, digest: str) -> IntakeOpener | None:
+        return await asyncio.to_thread(self._find_opener, digest)
+
+    def _find_opener(self, digest: str) -> IntakeOpener | None:
         row = self.store.row(digest)
         if row is None or Collection(row.served).hop_index_of(row.key) != 0:
             return None
@@ -186,14 +238,49 @@ class Intake:
         opener = self._openers[digest] = ReportOpener.of(row, keys)
         return opener
 
+    async def largest_capsule(self) -> int:
+        """Length of the longest capsule for collections that have a gateway here; 0 without any."""
+        if time.monotonic() - self._gateways_at > CHECK_INTERVAL_SECONDS:
+            self._gateways_at = time.monotonic()
+            self._gateways = await asyncio.to_thread(self._find_gateways)
+        return largest_capsule(self._gateways.values())
+
+    def _find_gateways(self) -> dict[str, ReportOpener]:
+        """Openers of the collections with a gateway whose keys are here, also of closed ones."""
+        openers = {}
+        for row in self.store.rows():
+            if row.state not in ("open", "sealed") or b'"gateway"' not in row.served:
+                continue
+            opener = self._gateways.get(row.digest)
+            if opener is None and Collection(row.served).hop_index_of(row.key) == 0:
+                keys = None if self.keys is None else self.keys.of(row.key)
+                opener = None if keys is None else ReportOpener.of(row, keys)
+            if opener is not None and opener.calls is not None:
+                openers[row.digest] = opener
+        return openers
+
+    async def open_capsule(self, capsule: bytes) -> OpenedCapsule:
+        """Open a capsule with the key of any collection; raises `NotOpened` if none does.
+
+        Keys are tried in random order, so that the time tells nothing about the collection.
+        """
+        openers = list(self._gateways.values())
+        secrets.SystemRandom().shuffle(openers)
+        for opener in openers:
+            fits = opener.calls is not None and len(capsule) <= opener.calls.capsule_size
+            if fits and opener.keys is not None:
+                with suppress(NotOpened):
+                    return OpenedCapsule(opener, *opener.keys.gateway.opened(capsule))
+        raise NotOpened("this capsule cannot be opened.")
+
     def is_busy(self) -> bool:
         """Return whether another report would be refused, because too many wait."""
         return self._queue.full() or self._bytes >= QUEUE_LIMIT_BYTES
 
-    async def put(self, opener: ReportOpener, report: bytes) -> Verdict:
+    async def put(self, opener: IntakeOpener, report: bytes) -> Verdict:
         """Open a report and store it; the verdict is durable.
 
-        Raises: NotOpened; Busy, NotOpenYet or StoreError if it cannot be stored now.
+        Raises: NotOpened; TokenRejected; Busy, NotOpenYet or StoreError if it cannot be stored now.
         """
         if self.is_busy():
             raise Busy("too many reports at once.")
@@ -213,11 +300,11 @@ class Intake:
             await asyncio.to_thread(self._check_closed, opener)
         return answer
 
-    async def _entry(self, opener: ReportOpener, report: bytes) -> Entry:
+    async def _entry(self, opener: IntakeOpener, report: bytes) -> Entry:
         """Open a report."""
         return opener.entry(report)
 
-    def _check_closed(self, opener: ReportOpener) -> None:
+    def _check_closed(self, opener: IntakeOpener) -> None:
         """Raise if a report was rejected as too early; record whether the collection has ended.
 
         If the collection accepts reports by now, it was not open yet at that time.
@@ -258,13 +345,15 @@ class Intake:
             with suppress(OSError):
                 self._is_full()  # a full disk is logged by this call, not when a report arrives
             for digest in list(self._openers):
-                try:
-                    row = await asyncio.to_thread(self.store.row, digest)
-                except StoreError:
-                    continue
-                if row is None or row.state != "open":
-                    self._closed.add(digest)
-                    self._openers.pop(digest, None)
+                with suppress(StoreError):
+                    if await asyncio.to_thread(self._has_ended, digest):
+                        self._closed.add(digest)
+                        self._openers.pop(digest, None)
+
+    def _has_ended(self, digest: str) -> bool:
+        """Return whether a collection takes no reports any more, which is final."""
+        row = self.store.row(digest)
+        return row is None or row.state != "open"
 
     # Writer thread
 

@@ -25,6 +25,7 @@ from metricshuffle.collection.keys import (
     read_secret,
     write_secret,
 )
+from metricshuffle.collection.mixer.object_mixing import MixerSettings
 from metricshuffle.collection.sealed_boxes import TICKET_BYTES
 from metricshuffle.collection.shuffler.external_sort import SORT_MEMORY_BYTES
 from metricshuffle.collection.shuffler.log_events import LogEvent
@@ -96,6 +97,7 @@ class Shuffler:
         witness: str | None = None,
         witness_for: Sequence[str] = (),
         is_hub: bool = False,
+        mixers: MixerSettings | None = None,
     ) -> None:
         """Create a shuffler; nothing is driven before `run` or `advance`.
 
@@ -108,6 +110,7 @@ class Shuffler:
             witness: address of the shuffler that countersigns the outputs of this one.
             witness_for: keys of the shufflers whose outputs this one countersigns.
             is_hub: whether it leases keys to edges.
+            mixers: object store of mixers, which mix large collections.
         """
         self.store = store
         self.keys = keys
@@ -126,8 +129,9 @@ class Shuffler:
         self.leases = LeaseList.at(keys.path, create=is_hub)
         """Leases of keys to edges; None if there never was one."""
         self._steps = Steps(
-            store, keys, self.outputs, at, memory, abandon, keys.owner, self.leases, log
+            store, keys, self.outputs, at, memory, abandon, keys.owner, self.leases, log, mixers
         )
+        self._mixers = mixers
 
     # For the operator
 
@@ -135,6 +139,13 @@ class Shuffler:
         """Create keys for a new collection; return the public part."""
         with _disk_errors("keys cannot be stored"):
             return self.keys.new().party
+
+    def gateway_of(self, party: Party) -> str:
+        """Key configuration of the gateway for a new collection, in hexadecimal digits."""
+        keys = self.keys.of(party.key)
+        if keys is None:
+            raise StoreError("the keys of this collection are not here.")
+        return keys.gateway.configuration.encoded.hex()
 
     def new_witness(self) -> HopWitness | None:
         """Ask the witness of this shuffler, if any, for its entry in a collection."""
@@ -210,6 +221,11 @@ class Shuffler:
         place = collection.hop_index_of(keys.party.key) or 0
         self._check_place(collection, place)
         self._check_witness(terms.hops[place].witness)
+        if terms.gateway and place == 0 and terms.gateway != self.gateway_of(keys.party):
+            raise PlanError(
+                "the gateway of this collection has another key than this shuffler's, which could "
+                "not open what is sent through a relay."
+            )
         if trouble := self.store.read_clock().trouble:
             raise InputError(trouble)
         if self.store.now() >= parse_time(terms.closes):
@@ -217,6 +233,25 @@ class Shuffler:
                 f"this collection closed at {terms.closes}; open one that closes later."
             )
         _check_tickets(terms, place, tickets)
+        self._check_issuer(collection)
+
+    def _check_issuer(self, collection: Collection) -> None:
+        """Raise if the issuer's key is that of another round, for which people have tokens too.
+
+        The parts of a split share a key: a person gets one token, for one part.
+        """
+        terms = collection.terms
+        if terms.issuer is None:
+            return
+        for row in self.store.rows():
+            if terms.issuer.key.encode() not in row.served:
+                continue
+            earlier = Collection(row.served).terms
+            if (earlier.task, earlier.round) != (terms.task, terms.round):
+                raise InputError(
+                    "the issuer's key is also that of another collection, where people may have "
+                    "tokens too; let the issuer make a key for this collection alone."
+                )
 
     def _check_place(self, collection: Collection, place: int) -> None:
         """Raise unless the previous hop is the one with which this shuffler was started."""
@@ -479,6 +514,11 @@ class Shuffler:
             elif row.state not in STATES_WITH_KEYS:
                 self.store.confirm(row.digest, row.state)
                 self.keys.destroy(key)
+        if self._mixers is not None:  # a mixer that was late leaves pieces behind
+            owned = {row.digest for row in rows.values() if self._steps.belongs_here(row)}
+            for digest in owned.intersection(self._mixers.objects.collections()):
+                if self._row(digest).state not in ("sealed", "shuffled"):
+                    self._mixers.objects.delete(digest)
         # An interruption while a secret was written leaves such files.
         for path in self.keys.path.glob(".*.part"):
             if _age(path, now) > DAY:

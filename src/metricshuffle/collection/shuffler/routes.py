@@ -246,7 +246,7 @@ class _Routes(_PublicRoutes):
 
     async def countersign(self, request: Request) -> Response:
         countersigner = self._countersigner()
-        content = await _read_json_body(request, LARGEST_REQUEST)
+        content = await read_json_body(request, LARGEST_REQUEST)
         return _json_response(
             {"countersignature": await asyncio.to_thread(countersigner.countersignature, content)}
         )
@@ -259,9 +259,9 @@ class _Routes(_PublicRoutes):
         collection = read(row.served)
         place = collection.hop_index_of(row.key)
         if place is None or not matches_token(
-            _bearer(request), collection.fetcher_of(place).release
+            bearer_token(request), collection.fetcher_of(place).release
         ):
-            raise _unauthorized("this token does not allow fetching this output.")
+            raise unauthorized("this token does not allow fetching this output.")
         return row
 
     async def release(self, request: Request) -> Response:
@@ -307,8 +307,8 @@ class _Routes(_PublicRoutes):
         """Restrict a call to the operator."""
 
         async def checked(request: Request) -> Response:
-            if not matches_token(_bearer(request), self._operator):
-                raise _unauthorized("this is not the operator's token.")
+            if not matches_token(bearer_token(request), self._operator):
+                raise unauthorized("this is not the operator's token.")
             return await call(request)
 
         return checked
@@ -317,12 +317,13 @@ class _Routes(_PublicRoutes):
         witness = await asyncio.to_thread(self.shuffler.new_witness)
         party = await asyncio.to_thread(self.shuffler.new_party)
         content: JsonObject = {"key": party.key, "release": party.release}
+        content["gateway"] = await asyncio.to_thread(self.shuffler.gateway_of, party)
         if witness is not None:
             content["witness"] = witness.model_dump()
         return _json_response(content, 201)
 
     async def open(self, request: Request) -> Response:
-        content = await _read_json_body(request)
+        content = await read_json_body(request)
         text = content.get("collection")
         digits = content.get("tickets", "")
         if not isinstance(text, str) or not isinstance(digits, str):
@@ -330,7 +331,7 @@ class _Routes(_PublicRoutes):
                 400, "a collection is opened with its text and its tickets, in hexadecimal digits."
             )
         served = text.encode()
-        is_new = await asyncio.to_thread(self.shuffler.open, served, _tickets(digits))
+        is_new = await asyncio.to_thread(self.shuffler.open, served, parse_tickets(digits))
         return _json_response({"digest": Collection(served).digest}, 201 if is_new else 200)
 
     async def statuses(self, request: Request) -> Response:
@@ -367,7 +368,7 @@ class _Routes(_PublicRoutes):
         return await self._change_clock(request, self.shuffler.correct_clock)
 
     async def _change_clock(self, request: Request, change: Callable[[], str]) -> Response:
-        await _read_json_body(request)
+        await read_json_body(request)
         note = await asyncio.to_thread(change)
         return _json_response(
             {"note": note, **clock_status(await asyncio.to_thread(self.store.read_clock))}
@@ -378,12 +379,12 @@ class _Routes(_PublicRoutes):
         return _json_response({"accepted": not trouble, "trouble": trouble})
 
     async def accept_database(self, request: Request) -> Response:
-        await _read_json_body(request)
+        await read_json_body(request)
         note = await asyncio.to_thread(self.shuffler.accept_database)
         return _json_response({"note": note, "accepted": True, "trouble": ""})
 
     async def confirm_lease(self, request: Request) -> Response:
-        await _read_json_body(request)
+        await read_json_body(request)
         confirm = self.shuffler.confirm_lease
         if confirm is None:
             raise CallRejected(404, "this shuffler leases no keys.")
@@ -391,7 +392,7 @@ class _Routes(_PublicRoutes):
         return _json_response({"note": note})
 
     async def abort(self, request: Request) -> Response:
-        reason = (await _read_json_body(request)).get("reason", "")
+        reason = (await read_json_body(request)).get("reason", "")
         if not isinstance(reason, str):
             raise CallRejected(400, "a reason must be text; it is public.")
         row = await self._row(request)
@@ -430,12 +431,12 @@ def build_application(shuffler: Shuffler, trouble: Callable[[], Awaitable[str]])
         ("POST", "/v1/control/database/accept", routes.operators(routes.accept_database)),
         ("POST", "/v1/control/leases/{lease}/confirm", routes.operators(routes.confirm_lease)),
     ]
-    return _starlette(table)
+    return build_starlette(table)
 
 
 def build_public_application(store: Store, trouble: Callable[[], Awaitable[str]]) -> Starlette:
     """Build the application of an edge: the public routes but that of reports."""
-    return _starlette(_public_table(_PublicRoutes(store, trouble)))
+    return build_starlette(_public_table(_PublicRoutes(store, trouble)))
 
 
 def _public_table(routes: _PublicRoutes) -> list[tuple[str, str, Call]]:
@@ -450,7 +451,7 @@ def _public_table(routes: _PublicRoutes) -> list[tuple[str, str, Call]]:
     ]
 
 
-def _starlette(table: list[tuple[str, str, Call]]) -> Starlette:
+def build_starlette(table: list[tuple[str, str, Call]]) -> Starlette:
     from starlette.applications import Starlette
     from starlette.exceptions import HTTPException
     from starlette.middleware import Middleware
@@ -510,16 +511,16 @@ class _SecurityHeaders:
         await self._inside(scope, receive, with_headers)
 
 
-def _unauthorized(error: str) -> CallRejected:
+def unauthorized(error: str) -> CallRejected:
     return CallRejected(401, error, **{"WWW-Authenticate": "Bearer"})
 
 
-def _bearer(request: Request) -> str:
+def bearer_token(request: Request) -> str:
     kind, _, token = request.headers.get("authorization", "").partition(" ")
     return token.strip() if kind.lower() == "bearer" else ""
 
 
-async def _read_json_body(request: Request, largest: int = MAX_BODY_BYTES) -> JsonObject:
+async def read_json_body(request: Request, largest: int = MAX_BODY_BYTES) -> JsonObject:
     """Read the JSON object in the body of a request."""
     from starlette.requests import ClientDisconnect
 
@@ -543,7 +544,7 @@ async def _read_json_body(request: Request, largest: int = MAX_BODY_BYTES) -> Js
     return content
 
 
-def _tickets(digits: str) -> list[bytes]:
+def parse_tickets(digits: str) -> list[bytes]:
     size = 2 * TICKET_BYTES
     try:
         if len(digits) % size:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from metricshuffle.collection.shuffler.admission import FINAL_STATES
 from metricshuffle.collection.shuffler.log_events import LogEvent
 from metricshuffle.collection.shuffler.upstream import UpstreamUnreachable
-from metricshuffle.collection.store.records import CollectionRow, StoreError
+from metricshuffle.collection.store.records import CollectionRow, LeasesHeld, StoreError
 from metricshuffle.collection.store.sql_store import Store
 from metricshuffle.collection.witness import NotCountersigned
 from metricshuffle.errors import MetricShuffleError
@@ -20,7 +20,8 @@ PAUSE_SECONDS = 0.5
 MAX_PAUSE_SECONDS = 30.0
 """Longest delay after repeated failures."""
 OPEN_PAUSE_SECONDS = 1.0
-"""Delay until an open collection is driven again; a later hop polls the previous hop then."""
+"""Delay until a collection is driven again that is open (a later hop polls the previous hop then),
+or whose leases have not ended."""
 MAX_THREADS = 64
 """Maximum number of collections driven at once; only one of them is sorted in memory."""
 SWEEP_SECONDS = 3600
@@ -100,6 +101,9 @@ class CollectionScheduler:
     def _advance(self, digest: str) -> None:
         try:
             state = self.advance(digest)
+        except LeasesHeld as error:
+            self._note(digest, str(error))
+            self._next[digest] = (time.monotonic() + OPEN_PAUSE_SECONDS, PAUSE_SECONDS)
         except (StoreError, UpstreamUnreachable, NotCountersigned) as error:
             self._note_failure(digest, str(error))
         except Exception as error:  # a bug must not stop other collections

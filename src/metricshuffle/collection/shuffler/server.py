@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from metricshuffle.collection.keys import KeyFolder
 from metricshuffle.collection.memory import forbid_memory_dumps, locked_memory
+from metricshuffle.collection.mixer.object_mixing import MixerSettings
 from metricshuffle.collection.shuffler.drain import Drain
 from metricshuffle.collection.shuffler.lifecycle import Shuffler
 from metricshuffle.collection.shuffler.log_events import EventLog, Log, LogEvent, failure_text
@@ -160,6 +161,12 @@ class Listener:
         )
 
 
+class Driven(Protocol):
+    """Service whose collections are driven in a thread."""
+
+    def run(self, stop: threading.Event) -> None: ...
+
+
 class HttpServer(Protocol):
     """Parts of granian's server that are used here."""
 
@@ -191,6 +198,8 @@ class ShufflerServer:
     """Seconds from SIGTERM until the server stops listening."""
     metrics: Listener | None = None
     """Address of the metrics page, if any."""
+    mixers: MixerSettings | None = None
+    """Object store of mixers, if there is one."""
 
     def run(self, ready: Callable[[str], None], log: Log) -> None:
         """Serve until SIGTERM or SIGINT.
@@ -219,11 +228,12 @@ class ShufflerServer:
                     abandon=self.abandon,
                     witness=self.witness,
                     witness_for=self.witness_for,
+                    mixers=self.mixers,
                 )
                 shuffler.check_keys(self.abandon)
                 log(locked)
                 log_witnesses(shuffler, log)
-                intake = Intake(store, keys, folders=_folders_of(self.store), log=log)
+                intake = Intake(store, keys, folders=folders_of(self.store), log=log)
                 for warning in (self.listener.warning(listening), plain_hop_warning(self.after)):
                     if warning:
                         log(warning)
@@ -241,15 +251,22 @@ class ShufflerServer:
         ready: Callable[[str], None],
         log: EventLog,
         reload: Callable[[Log], None] | None = None,
+        application: Application | None = None,
     ) -> None:
-        """Serve; SIGHUP reads certificates again, those of TLS and those of `reload`."""
+        """Serve; SIGHUP reads certificates again, those of TLS and those of `reload`.
+
+        `application` is that of another role than a shuffler's.
+        """
         from metricshuffle.collection.shuffler.asgi_app import Application
 
-        application = Application(shuffler, intake, origins=self.origins, log=log)
+        application = application or Application(shuffler, intake, origins=self.origins, log=log)
         sampler = RefusalSampler(application.readiness, intake.is_busy)
         trouble = {} if shuffler is None else shuffler.trouble
         leases = None if shuffler is None else shuffler.leases
-        for warning in await asyncio.to_thread(intake.store.setting_warnings):
+        mixer_warnings = (
+            [] if self.mixers is None else await asyncio.to_thread(self.mixers.warnings)
+        )
+        for warning in await asyncio.to_thread(intake.store.setting_warnings) + mixer_warnings:
             log(f"Warning: {warning}")
         page = MetricsPage(intake.store, sampler, log, trouble, leases)
         loop = asyncio.get_running_loop()
@@ -538,7 +555,7 @@ def _exit_after_deadline(log: Log) -> None:
 
 
 @contextlib.contextmanager
-def drive_collections(shuffler: Shuffler, log: Log) -> Iterator[None]:
+def drive_collections(shuffler: Driven, log: Log) -> Iterator[None]:
     """Drive collections in a thread inside the context."""
     stop = threading.Event()
 
@@ -573,7 +590,7 @@ def ignore_log_errors(log: Log) -> Log:
     return safe_log
 
 
-def _folders_of(store: str) -> tuple[Path, ...]:
+def folders_of(store: str) -> tuple[Path, ...]:
     """Folder of the database file, if the address names a file."""
     path = database_file(store)
     return () if path is None else (path.absolute().parent,)

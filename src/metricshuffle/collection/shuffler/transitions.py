@@ -7,31 +7,25 @@ is not: the step is tried again later.
 
 from __future__ import annotations
 
-import math
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO
 
 from metricshuffle.collection.hub.lease_list import LeaseList
 from metricshuffle.collection.keys import (
-    LEASE_BYTES,
-    TAG_BYTES,
     CollectionKeys,
     KeyFolder,
-    LeaseKeys,
     destroy,
-    read_secret,
     release_token,
     write_secret,
 )
+from metricshuffle.collection.mixer.object_mixing import MixerSettings
 from metricshuffle.collection.shuffler.admission import FINAL_STATES, counting_end
 from metricshuffle.collection.shuffler.collection_failures import (
     DAMAGED_OUTPUT,
-    LOST_DUMMIES,
     MISSING_KEYS,
     NOT_COLLECTED,
     NOT_FETCHED,
@@ -40,13 +34,14 @@ from metricshuffle.collection.shuffler.collection_failures import (
     CountingOver,
     damage_errors,
 )
-from metricshuffle.collection.shuffler.dummy_boxes import DummyBoxes, PileBox, PileMixing
-from metricshuffle.collection.shuffler.external_sort import (
-    SORT_MEMORY_BYTES,
-    ExternalSort,
-    SortResult,
+from metricshuffle.collection.shuffler.collection_mixing import (
+    CollectionMixing,
+    WriteOutput,
+    find_dummies,
+    load_receipt,
 )
-from metricshuffle.collection.shuffler.fetched_boxes import FetchedBoxes
+from metricshuffle.collection.shuffler.dummy_boxes import DummyBoxes
+from metricshuffle.collection.shuffler.external_sort import SORT_MEMORY_BYTES
 from metricshuffle.collection.shuffler.log_events import LogEvent
 from metricshuffle.collection.shuffler.output_files import (
     MixedOutput,
@@ -59,10 +54,9 @@ from metricshuffle.collection.shuffler.output_files import (
 from metricshuffle.collection.shuffler.upstream import (
     UpstreamLink,
     UpstreamNotReady,
-    UpstreamReceipt,
     UpstreamRejected,
 )
-from metricshuffle.collection.store.records import CollectionRow, State, StoreError
+from metricshuffle.collection.store.records import CollectionRow, LeasesHeld, State, StoreError
 from metricshuffle.collection.store.sql_store import Store
 from metricshuffle.collection.terms import Collection, instant, parse_time
 from metricshuffle.collection.witness import NotCountersigned, WitnessLink
@@ -95,6 +89,8 @@ class Steps:
     leases: LeaseList | None = None
     """Leases of keys to edges; None if there never was one."""
     log: Callable[[str], None] = do_nothing
+    mixers: MixerSettings | None = None
+    """Object store of mixers, if there is one."""
     _sort_lock: threading.Lock = field(default_factory=threading.Lock)
     """Only one collection at a time is sorted in memory."""
     _mixed: dict[str, MixedOutput] = field(default_factory=dict)
@@ -216,7 +212,7 @@ class Steps:
         If that transaction failed before, the same dummies are used again.
         """
         drawn = self._drawn.get(row.digest, "")
-        if drawn and self._find_dummies(row.digest, drawn) is not None:
+        if drawn and find_dummies(self.outputs, row.digest, drawn) is not None:
             return drawn
         self.at("drawing")
         drawn = self._dummy_boxes(row, collection, keys).write(self.outputs, self.at)
@@ -238,19 +234,6 @@ class Steps:
             if row is None or hash_chunks(read_chunks(path)) != row.dummies:
                 destroy(path)
 
-    def _dummy_file(self, row: CollectionRow) -> Path:
-        """File of the dummies whose digest the database has."""
-        path = self._find_dummies(row.digest, row.dummies)
-        if path is None:
-            raise CollectionFailed(LOST_DUMMIES)
-        return path
-
-    def _find_dummies(self, digest: str, dummies: str) -> Path | None:
-        for path in self.outputs.dummies(digest):
-            if hash_chunks(read_chunks(path)) == dummies:
-                return path
-        return None
-
     def _distinct(self, row: CollectionRow, collection: Collection, keys: CollectionKeys) -> int:
         """Count reports that share no message with another one; nothing is written.
 
@@ -263,39 +246,9 @@ class Steps:
             raise CountingOver
         try:
             with damage_errors():
-                return self._sort_of(row, collection, keys, end).distinct()
+                return self._mixing(row, collection, keys).sorted_reports(end).distinct()
         finally:
             self._sort_lock.release()
-
-    def _sort_of(
-        self,
-        row: CollectionRow,
-        collection: Collection,
-        keys: CollectionKeys,
-        end: float = math.inf,
-    ) -> ExternalSort:
-        """Sort of the reports that people sent here; reading ends at a time of the steady clock."""
-
-        def decrypted_reports() -> Iterator[bytes]:
-            leases: dict[bytes, LeaseKeys] = {}
-            for label, hidden in self.store.hidden(row.digest):
-                if time.monotonic() >= end:
-                    raise CountingOver
-                if len(label) == TAG_BYTES:
-                    yield keys.shown(label, hidden)
-                    continue
-                lease = label[:LEASE_BYTES]
-                if lease not in leases:
-                    leases[lease] = keys.lease(row.digest, lease)
-                yield leases[lease].shown(label[LEASE_BYTES:], hidden)
-
-        return ExternalSort(
-            decrypted_reports,
-            collection.sealing.inner_size,
-            collection.sealing.messages,
-            row.reports,
-            self.memory,
-        )
 
     def _fetch(self, row: CollectionRow, link: UpstreamLink, keys: CollectionKeys) -> bool:
         """Fetch the messages of a later hop from the previous hop, after the closing time."""
@@ -307,7 +260,7 @@ class Steps:
             return False
         self.at("fetching")
         path = self.outputs.fetched(row.digest)
-        before = self._load_receipt(row)
+        before = load_receipt(self.outputs, row)
         if before is None or hash_chunks(read_chunks(path)) != before.output:
             try:
                 receipt = link.fetch(
@@ -336,7 +289,10 @@ class Steps:
             mixed is None
             or hash_chunks(read_chunks(self.outputs.boxes(row.digest))) != mixed.digest
         ):
-            mixed = self._write_mixed(row, collection)
+            write = self._mixing(row, collection, self._secrets(row)).writer()
+            if write is None:
+                return False  # mixers work
+            mixed = self._write_mixed(row, write)
             self._mixed[row.digest] = mixed
         signature = self._countersignature(row, collection, mixed.digest)
         self.store.move(
@@ -352,14 +308,19 @@ class Steps:
         self.at("shuffled")
         return True
 
-    def _write_mixed(self, row: CollectionRow, collection: Collection) -> MixedOutput:
+    def _mixing(
+        self, row: CollectionRow, collection: Collection, keys: CollectionKeys
+    ) -> CollectionMixing:
+        return CollectionMixing(
+            self.store, self.outputs, self.memory, row, collection, keys, self.mixers, self.at
+        )
+
+    def _write_mixed(self, row: CollectionRow, write: WriteOutput) -> MixedOutput:
         """Shuffle all messages into a file and into the database, and read both back."""
-        keys = self._secrets(row)
         path = self.outputs.boxes(row.digest)
-        mix = self._mix_fetched if collection.hop_index_of(row.key) else self._mix_reports
         self.at("mixing")
         with self._sort_lock:
-            mixed = write_out(path, lambda stream: mix(row, collection, keys, stream), self.at)
+            mixed = write_out(path, write, self.at)
         self.store.keep_output(row.digest, self._copy_chunks(path))
         self.at("copied")
         if (
@@ -400,95 +361,6 @@ class Steps:
         self.at("countersigned")
         return signature
 
-    def _mix_reports(
-        self, row: CollectionRow, collection: Collection, keys: CollectionKeys, stream: IO[bytes]
-    ) -> MixedOutput:
-        """Shuffle the reports of a first hop, which were opened on arrival."""
-        sort = self._sort_of(row, collection, keys)
-        if collection.sealing.piles:
-            with damage_errors():
-                reports, shared = sort.find_shared()
-            self._check_reports(row, collection, reports, len(shared))
-            mixing = self._pile_mixing(row, collection, keys, sort, shared)
-            piles = self._check_mixed(row, lambda: mixing.written(stream))
-            return MixedOutput(piles.digest, reports - len(shared), len(shared))
-        mixed = self._check_mixed(row, lambda: sort.written(stream))
-        self._check_reports(row, collection, mixed.reports, len(mixed.shared))
-        return MixedOutput(mixed.digest, mixed.people, len(mixed.shared))
-
-    def _check_reports(
-        self, row: CollectionRow, collection: Collection, reports: int, left_out: int
-    ) -> None:
-        """Raise if reports are lost, or too few are left without those that share a message."""
-        minimum = collection.terms.minimum
-        if reports != row.reports:
-            raise CollectionFailed(
-                f"{row.reports:,} reports were stored, and {reports:,} are left: its "
-                "database is damaged"
-            )
-        if reports - left_out < minimum:
-            raise CollectionFailed(
-                f"fewer reports than the {minimum:,} that were needed, without "
-                f"{left_out:,} that share a message with another one"
-            )
-
-    def _pile_mixing(
-        self,
-        row: CollectionRow,
-        collection: Collection,
-        keys: CollectionKeys,
-        sort: ExternalSort,
-        shared: frozenset[int],
-    ) -> PileMixing:
-        """Mixing of dummies with the boxes of reports that share none, one pile at a time."""
-        sealing = collection.sealing
-        size = sealing.inner_size
-
-        def boxes_of_people() -> Iterator[PileBox]:
-            for number, report in enumerate(sort.read()):
-                if number not in shared:
-                    for place in range(sealing.messages):
-                        yield place // sealing.each, report[place * size : (place + 1) * size]
-
-        people = row.reports - len(shared)
-        dummies = self._dummy_boxes(row, collection, keys)
-        lengths = (people * sealing.each,) * sealing.piles
-        return PileMixing(boxes_of_people, lengths, dummies, self._dummy_file(row), self.memory)
-
-    def _mix_fetched(
-        self, row: CollectionRow, collection: Collection, keys: CollectionKeys, stream: IO[bytes]
-    ) -> MixedOutput:
-        """Shuffle the messages that a later hop fetched.
-
-        The previous hop announces the number of people.
-        """
-        link = UpstreamLink(collection, collection.hop_index_of(row.key) or 0)
-        path = self.outputs.fetched(row.digest)
-        receipt = self._load_receipt(row)
-        if receipt is None or not path.exists():
-            raise CollectionFailed(
-                "what was fetched from the shuffler before this one is lost here"
-            )
-
-        def mix() -> SortResult:
-            fetched = FetchedBoxes(link, path, receipt.people, self.memory)
-            if not collection.sealing.piles:
-                return fetched.mix(keys, stream)
-            dummies = self._dummy_boxes(row, collection, keys)
-            return fetched.mix_piles(dummies, self._dummy_file(row), stream)
-
-        mixed = self._check_mixed(row, mix)
-        return MixedOutput(mixed.digest, receipt.people, receipt.left_out)
-
-    def _check_mixed(self, row: CollectionRow, mix: Callable[[], SortResult]) -> SortResult:
-        """Run `mix`; abort if its input is damaged, or an interrupted run wrote another output."""
-        path = self.outputs.boxes(row.digest)
-        with damage_errors():
-            mixed = mix()
-        if path.exists() and hash_chunks(read_chunks(path)) != mixed.digest:
-            raise CollectionFailed(OUTPUT_MISMATCH)
-        return mixed
-
     def _copy_chunks(self, path: Path) -> Iterator[bytes]:
         for chunk in read_chunks(path):
             yield chunk
@@ -505,19 +377,22 @@ class Steps:
 
     def _erase(self, row: CollectionRow) -> None:
         """Delete all originals and keys, once every lease of the keys has ended."""
-        self.store.confirm(row.digest, row.state)
         if self.leases is not None and (count := len(self.leases.living(row.digest))):
-            raise StoreError(
+            raise LeasesHeld(
                 f"{count:,} lease{'s' * (count != 1)} of the keys of collection "
                 f"{row.digest[:16]} {'have' if count != 1 else 'has'} not ended; they are "
                 "destroyed after that."
             )
+        self.store.confirm(row.digest, row.state)
         self.at("forgetting")
         self.store.forget_deleted()
         self.at("forgotten")
         destroy(self.outputs.fetched(row.digest))
         for path in self.outputs.dummies(row.digest):
             destroy(path)
+        if self.mixers is not None:
+            self.mixers.objects.delete(row.digest)
+            self.at("pieces deleted")
         destroy(self.claim(row.key))
         self.keys.destroy(row.key)
         self.at("keys destroyed")
@@ -584,14 +459,9 @@ class Steps:
         self._checked_outputs.add((row.digest, row.state))
         return False
 
-    def _load_receipt(self, row: CollectionRow) -> UpstreamReceipt | None:
-        with suppress(FileNotFoundError):
-            return UpstreamReceipt.read(read_secret(self.outputs.owed(row.digest)))
-        return None
-
     def _acknowledge(self, row: CollectionRow, collection: Collection) -> None:
         """Acknowledge the download at the previous hop, so that it may delete it."""
-        if receipt := self._load_receipt(row):
+        if receipt := load_receipt(self.outputs, row):
             self.store.confirm(row.digest, row.state)
             self.at("acknowledging")
             UpstreamLink(collection, collection.hop_index_of(row.key) or 0).acknowledge(receipt)

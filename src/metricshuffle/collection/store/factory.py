@@ -29,10 +29,10 @@ def connect_store(
     The address may contain a password, so it is never repeated. `clock` and `steady` replace the
     real clocks in tests; a clock more than `jump` seconds ahead of the steady one is not accepted.
     """
-    return Store(_open_database(url), clock, steady, jump)
+    return Store(open_database(url), clock, steady, jump)
 
 
-def _open_database(url: str) -> Database:
+def open_database(url: str) -> Database:
     scheme = url.split(":", 1)[0].lower()
     if scheme == "sqlite":
         from metricshuffle.collection.store.sqlite_file import SqliteFile

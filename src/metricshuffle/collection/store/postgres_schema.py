@@ -2,9 +2,9 @@
 
 Layout 2 has two tables per collection, made when it is opened and dropped when it is erased:
 `report_<id>`, a heap without an index, and `admitted_<id>`, whose key is the only index. A name is
-the tag of a report or, with tickets, the hash of a ticket. The row of a ticket is made at the
-opening, and gets the tag of the report that spends the ticket. Layout 1, of collections that were
-opened by an older version, has a table of all reports.
+the tag of a report or, with tickets or tokens, the hash of a ticket or of a token's nonce. The row
+of a ticket is made at the opening, and gets the tag of the report that spends the ticket. Layout 1,
+of collections that were opened by an older version, has a table of all reports.
 """
 
 from __future__ import annotations

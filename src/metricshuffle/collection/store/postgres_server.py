@@ -70,6 +70,11 @@ NO_STANDBY = (
     "synchronous_standby_names of this PostgreSQL server is empty: what it acknowledges is lost "
     "with its disk. Name a synchronous standby, or accept the loss with serve --accept-loss."
 )
+ANY_STANDBY = (
+    "synchronous_standby_names of this PostgreSQL server contains *, so that a backup program that "
+    "copies the server counts as its standby: what is acknowledged meanwhile is lost with its "
+    "disk. Name the standbys (their cluster_name), or accept the loss with serve --accept-loss."
+)
 CONNECTION_DEFAULTS = {
     "connect_timeout": "10",
     "keepalives_idle": "30",
@@ -231,7 +236,7 @@ class PostgresTransaction(Transaction):
 
     def find_tickets(self, rules: AdmissionRules, entries: Sequence[Entry]) -> dict[bytes, bool]:
         if rules.layout > 1:
-            admitted = self._admitted(rules, entries) if rules.ticketed else []
+            admitted = self._admitted(rules, [entry for entry in entries if entry.ticket])
             return {name: tag is not None for name, tag in admitted}
         sql = "SELECT hash, spent FROM ticket WHERE collection = ? AND hash = ANY(?::bytea[])"
         hashes = [entry.ticket for entry in entries]
@@ -241,6 +246,8 @@ class PostgresTransaction(Transaction):
         self, rules: AdmissionRules, entries: Sequence[Entry]
     ) -> list[tuple[bytes, bytes | None]]:
         """Return the stored rows (name, tag) with the names of these reports or tickets."""
+        if not entries:
+            return []
         names = [rules.name_of(entry) for entry in entries]
         sql = f"SELECT name, tag FROM admitted_{rules.id} WHERE name = ANY(%b::uuid[])"  # noqa: S608 - a number
         rows = self.run(sql, (_uuids(name for name in names if name),)).fetchall()
@@ -271,29 +278,41 @@ class PostgresTransaction(Transaction):
     def confirm(self, rules: AdmissionRules) -> None:
         self.execute("UPDATE collection SET seen = seen WHERE id = ?", (rules.id,))
 
-    def read_page(self, rules: AdmissionRules, after: PageEnd | None) -> ReportPage:
+    def read_page(
+        self, rules: AdmissionRules, after: PageEnd | None, last: int | None = None
+    ) -> ReportPage:
         if rules.layout > 1:
-            return self._read_blocks(rules, int(after or 0))
+            return self._read_blocks(rules, int(after or 0), last)
         sql = "SELECT tag, hidden FROM report WHERE collection = ? AND tag > ? ORDER BY tag LIMIT ?"
         values = (rules.id, after or b"", PAGE_REPORTS)
         page = [(tag, hidden) for tag, hidden in self.execute(sql, values).fetchall()]
         return ReportPage(page, page[-1][0] if len(page) == PAGE_REPORTS else None)
 
-    def _read_blocks(self, rules: AdmissionRules, first: int) -> ReportPage:
-        """Read the reports in a range of blocks of the heap, which has no index.
+    def count_places(self, rules: AdmissionRules) -> int:
+        return self._count_blocks(rules)[0]
 
-        The heap is no longer written, so its blocks do not change.
-        """
-        table = f"report_{rules.id}"
+    def _count_blocks(self, rules: AdmissionRules) -> tuple[int, int]:
+        """Number of blocks of the heap, and its bytes with those of large values."""
         sql = (
             "SELECT pg_relation_size(?::regclass) / current_setting('block_size')::bigint, "
             "pg_table_size(?::regclass)"
         )
+        table = f"report_{rules.id}"
         [blocks, size] = self.execute(sql, (table, table)).fetchone()
-        end = min(blocks, first + max(1, CHUNK * blocks // max(1, size)))
+        return int(blocks), int(size)
+
+    def _read_blocks(self, rules: AdmissionRules, first: int, last: int | None) -> ReportPage:
+        """Read the reports in a range of blocks of the heap, which has no index.
+
+        The heap is no longer written, so its blocks do not change.
+        """
+        blocks, size = self._count_blocks(rules)
+        step = max(1, CHUNK * blocks // max(1, size))
+        blocks = blocks if last is None else min(blocks, last)
+        end = min(blocks, first + step)
         sql = (
-            f"SELECT lease, name, hidden FROM {table} WHERE ctid >= '({first},0)'::tid AND "  # noqa: S608
-            f"ctid < '({end},0)'::tid"
+            f"SELECT lease, name, hidden FROM report_{rules.id} "  # noqa: S608 - numbers
+            f"WHERE ctid >= '({first},0)'::tid AND ctid < '({end},0)'::tid"
         )
         page = [
             (label_of(lease, name), hidden) for lease, name, hidden in self.execute(sql).fetchall()
@@ -498,9 +517,7 @@ class PostgresServer:
         with self._database_errors(), self._connections.borrow() as db:
             yield PostgresTransaction(db)
             if self._role in ("edge", "hub"):
-                sql = "SELECT current_setting('synchronous_standby_names')"
-                if db.execute(sql).fetchone() == ("",):
-                    raise StoreError(NO_STANDBY)
+                self._check_standby_names(db)
             warnings: list[object] = []
             db.add_notice_handler(warnings.append)
             try:
@@ -511,6 +528,16 @@ class PostgresServer:
                 raise StoreError(
                     "the database did not wait until a standby had it; nothing is acknowledged."
                 )
+
+    @staticmethod
+    def _check_standby_names(db: psycopg.Connection) -> None:
+        """Raise unless commits wait for a standby that is named."""
+        row = db.execute("SELECT current_setting('synchronous_standby_names')").fetchone()
+        names = "" if row is None else str(row[0])
+        if not names:
+            raise StoreError(NO_STANDBY)
+        if "*" in names:
+            raise StoreError(ANY_STANDBY)
 
     @contextmanager
     def reading(self) -> Iterator[PostgresTransaction]:

@@ -29,6 +29,10 @@ class PartsHeld(StoreError):
     """A part cannot be closed, because a transaction of an edge does not end."""
 
 
+class LeasesHeld(StoreError):
+    """Leases of the keys of a collection have not ended; they end within seconds or a minute."""
+
+
 class ClockJumped(StoreError):
     """The clock is ahead of the expected time; nothing is decided by it."""
 
@@ -49,13 +53,15 @@ class Verdict(Enum):
     """The same bytes were stored before; the client gets the answer of `STORED`."""
     UNKNOWN_TICKET = "unknown ticket"
     SPENT_TICKET = "spent ticket"
+    KNOWN_BOX = "known box"
+    """An adder has the box under another name."""
     CLOSED = "closed"
     FULL = "full"
 
 
 @dataclass(frozen=True)
 class Entry:
-    """Opened report as stored: tag, hash of its ticket (or empty), and encrypted boxes."""
+    """Opened report as stored: tag, hash of its ticket or nonce (or empty), encrypted boxes."""
 
     tag: bytes
     ticket: bytes

@@ -13,6 +13,7 @@ NAMES = (
     "wal_compression",
     "full_page_writes",
     "max_prepared_transactions",
+    "synchronous_standby_names",
     "log_statement",
     "log_min_duration_statement",
     "log_min_duration_sample",
@@ -51,6 +52,11 @@ def setting_warnings(settings: Mapping[str, str]) -> list[str]:
         warnings.append(
             "max_prepared_transactions is not 0: a prepared transaction that nobody ends would "
             "keep a collection from closing. Set it to 0."
+        )
+    if "*" in (names := settings["synchronous_standby_names"]):
+        warnings.append(
+            f"synchronous_standby_names is {names}: a backup program that copies the server counts "
+            "as its standby. Set it to the names of the standbys, which are their cluster_name."
         )
     warnings += [
         f"{name} is {settings[name]}: the server's log would contain tags and times of reports. "

@@ -29,6 +29,7 @@ from metricshuffle.collection.store.guarded_clock import (
     SteadyTime,
     startup_warning,
 )
+from metricshuffle.collection.store.mix_tasks import MixTasks
 from metricshuffle.collection.store.records import (
     CollectionRow,
     DatabaseDamaged,
@@ -38,7 +39,13 @@ from metricshuffle.collection.store.records import (
     StoreError,
     Verdict,
 )
-from metricshuffle.collection.store.transaction import Database, PageEnd, SqlRow, Transaction
+from metricshuffle.collection.store.transaction import (
+    Database,
+    PageEnd,
+    ReportPage,
+    SqlRow,
+    Transaction,
+)
 from metricshuffle.collection.terms import Collection
 from metricshuffle.errors import InputError
 
@@ -384,23 +391,48 @@ class Store:
         Raises: StoreError if it is aborted meanwhile; DatabaseDamaged if the reports are not those
         that were counted.
         """
-        end: PageEnd | None = None
         count = 0
-        while True:
-            with self._database.reading() as db:
-                page = db.read_page(self._load_readable(db, digest), end)
-                # The rules are checked after the page, so no row was deleted before it was read.
-                rules = self._load_readable(db, digest)
+        for page, rules in self._pages(digest):
             count += len(page.reports)
-            end = page.end
-            if end is None and count != rules.reports:
+            if page.end is None and count != rules.reports:
                 raise DatabaseDamaged(
                     f"{self._database.name} is damaged: it counted {rules.reports:,} "
                     f"reports of {digest[:16]} and holds {count:,}."
                 )
             yield from page.reports
+
+    def _pages(
+        self, digest: str, first: PageEnd | None = None, last: int | None = None
+    ) -> Iterator[tuple[ReportPage, AdmissionRules]]:
+        """Iterate over pages of reports, all of them or those between two places."""
+        end = first
+        while True:
+            with self._database.reading() as db:
+                page = db.read_page(self._load_readable(db, digest), end, last)
+                # The rules are checked after the page, so no row was deleted before it was read.
+                rules = self._load_readable(db, digest)
+            yield page, rules
+            end = page.end
             if end is None:
                 return
+
+    def count_places(self, digest: str) -> int:
+        """Places of the reports of a collection, some of which may be empty; 0 in layout 1."""
+        with self._database.reading() as db:
+            rules = self._load_readable(db, digest)
+            return db.count_places(rules) if rules.layout > 1 else 0
+
+    def hidden_between(
+        self, digest: str, first: int, last: int
+    ) -> Iterator[list[tuple[bytes, bytes]]]:
+        """Iterate over pages of reports between two places, the first of which is 0."""
+        for page, _ in self._pages(digest, first, last):
+            yield page.reports
+
+    @property
+    def mix_tasks(self) -> MixTasks:
+        """Tasks of mixers."""
+        return MixTasks(self._database, self._clock)
 
     def _load_readable(self, db: Transaction, digest: str) -> AdmissionRules:
         """Load the rules of a collection; raise unless its reports can be read."""
@@ -505,6 +537,8 @@ class Store:
         self._update(db, rules, columns)
         if state in STATES_WITHOUT_REPORTS:
             db.delete_reports(rules)
+            for table in ("mix_task", "mix_attempt"):
+                db.execute(f"DELETE FROM {table} WHERE collection = ?", (rules.id,))  # noqa: S608
         if state in STATES_WITHOUT_OUTPUT:
             db.execute("DELETE FROM output WHERE collection = ?", (rules.id,))
         if state in FINAL_STATES:

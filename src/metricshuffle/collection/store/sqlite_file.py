@@ -62,6 +62,7 @@ CAUSES = {
     sqlite3.SQLITE_CONSTRAINT: "the database refuses this step",
 }
 """Causes by primary error code, which has no higher bits."""
+MAX_PLACE = 2**63 - 1
 PRIMARY_CODE_MASK = 0xFF
 JOURNALS = ("-wal", "-shm", "-journal")
 """Endings of the additional files of an SQLite database."""
@@ -149,11 +150,14 @@ class SqliteTransaction(Transaction):
         return {line[0] for line in lines if line}
 
     def find_tickets(self, rules: AdmissionRules, entries: Sequence[Entry]) -> dict[bytes, bool]:
-        sql = "SELECT hash, spent FROM ticket WHERE collection = ? AND hash = ?"
-        lines = (self.execute(sql, (rules.id, entry.ticket)).fetchone() for entry in entries)
-        tickets = {ticket: bool(is_spent) for ticket, is_spent in filter(None, lines)}
-        if rules.layout > 1 and tickets:
-            tickets.update(dict.fromkeys(self._known(rules.id).tickets.known(tickets), True))
+        hashes = [entry.ticket for entry in entries if entry.ticket]
+        tickets: dict[bytes, bool] = {}
+        if rules.ticketed:
+            sql = "SELECT hash, spent FROM ticket WHERE collection = ? AND hash = ?"
+            lines = (self.execute(sql, (rules.id, ticket)).fetchone() for ticket in hashes)
+            tickets = {ticket: bool(is_spent) for ticket, is_spent in filter(None, lines)}
+        if rules.layout > 1 and hashes:
+            tickets.update(dict.fromkeys(self._known(rules.id).tickets.known(hashes), True))
         return tickets
 
     def store_reports(self, rules: AdmissionRules, now: float, entries: Sequence[Entry]) -> None:
@@ -169,7 +173,7 @@ class SqliteTransaction(Transaction):
         sql = f"INSERT INTO report_{rules.id} (tag, hidden) VALUES (?, ?)"  # noqa: S608 - a number
         self._connection.executemany(sql, [(entry.tag, entry.hidden) for entry in entries])
         sql = f"INSERT INTO admitted_{rules.id} (tag, ticket) VALUES (?, ?)"  # noqa: S608 - a number
-        rows = [(entry.tag, entry.ticket if rules.ticketed else b"") for entry in entries]
+        rows = [(entry.tag, entry.ticket) for entry in entries]
         self._connection.executemany(sql, rows)
 
     def _insert_by_tag(self, rules: AdmissionRules, entries: Sequence[Entry]) -> None:
@@ -192,11 +196,16 @@ class SqliteTransaction(Transaction):
     def confirm(self, rules: AdmissionRules) -> None:
         pass  # what can be read is durable
 
-    def read_page(self, rules: AdmissionRules, after: PageEnd | None) -> ReportPage:
+    def read_page(
+        self, rules: AdmissionRules, after: PageEnd | None, last: int | None = None
+    ) -> ReportPage:
         lines: Iterable[tuple[PageEnd, bytes, bytes]]
         if rules.layout > 1:
-            sql = f"SELECT place, tag, hidden FROM report_{rules.id} WHERE place > ? ORDER BY place"  # noqa: S608 - a number
-            lines = self.execute(sql, (after or 0,))
+            sql = (
+                f"SELECT place, tag, hidden FROM report_{rules.id} "  # noqa: S608 - a number
+                "WHERE place > ? AND place <= ? ORDER BY place"
+            )
+            lines = self.execute(sql, (after or 0, MAX_PLACE if last is None else last))
         else:
             sql = (
                 "SELECT tag, hidden FROM report WHERE collection = ? AND tag > ? ORDER BY tag, "
@@ -214,6 +223,10 @@ class SqliteTransaction(Transaction):
             if size >= CHUNK:
                 return ReportPage(page, end)
         return ReportPage(page, None)
+
+    def count_places(self, rules: AdmissionRules) -> int:
+        sql = f"SELECT coalesce(max(place), 0) FROM report_{rules.id}"  # noqa: S608 - a number
+        return int(self.execute(sql).fetchone()[0])
 
     def delete_reports(self, rules: AdmissionRules) -> None:
         self._cache.pop(rules.id, None)

@@ -1,8 +1,9 @@
 """Schema of a SQLite file: the migrations, and the tables of each collection.
 
 Layout 2 has two tables per collection that are only appended to: `report_<id>` with the encrypted
-bundles, and the narrow `admitted_<id>` with tags and spent tickets, which a process reads when it
-starts. Row numbers are never used again, so `place > last` finds all rows that others added.
+bundles, and the narrow `admitted_<id>` with tags and spent tickets or nonces, which a process reads
+when it starts. Row numbers are never used again, so `place > last` finds all rows that others
+added.
 Layout 1, of collections that were opened by an older version, has a table of all reports with the
 tag as its key.
 """

@@ -88,7 +88,7 @@ class Transaction(ABC):
 
     @abstractmethod
     def find_tickets(self, rules: AdmissionRules, entries: Sequence[Entry]) -> Mapping[bytes, bool]:
-        """Return the tickets of the reports that exist, with whether each is spent."""
+        """Return the stored tickets and nonces of the reports, with whether each is spent."""
 
     @abstractmethod
     def store_reports(self, rules: AdmissionRules, now: float, entries: Sequence[Entry]) -> None:
@@ -102,8 +102,17 @@ class Transaction(ABC):
         """
 
     @abstractmethod
-    def read_page(self, rules: AdmissionRules, after: PageEnd | None) -> ReportPage:
-        """Return the reports that follow the end of a page, about as many as fill a chunk."""
+    def read_page(
+        self, rules: AdmissionRules, after: PageEnd | None, last: int | None = None
+    ) -> ReportPage:
+        """Return the reports that follow the end of a page, about as many as fill a chunk.
+
+        `last` is a place of layout 2 behind which none are read.
+        """
+
+    @abstractmethod
+    def count_places(self, rules: AdmissionRules) -> int:
+        """Number of places in the table of reports of layout 2."""
 
     def estimate_parts(self, rules: AdmissionRules) -> AdmissionRules:
         """Return the rules with the reports of open parts, which may still grow."""

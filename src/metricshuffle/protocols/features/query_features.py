@@ -12,7 +12,8 @@ import numpy as np
 from pydantic import model_validator
 
 from metricshuffle.accounting.user_items.lipschitz import lipschitz_constant
-from metricshuffle.errors import InputError, NotCertified
+from metricshuffle.accounting.user_items.structured_constants import structured_constants
+from metricshuffle.errors import InputError
 from metricshuffle.estimation.interval_widths import SumNoise
 from metricshuffle.estimation.inversion import IntervalMethod
 from metricshuffle.models import Whole
@@ -22,7 +23,7 @@ from metricshuffle.protocols.features.feature_set import Features
 from metricshuffle.protocols.features.point_pairs import distances_of
 from metricshuffle.queries.query import Estimate, Query
 from metricshuffle.queries.user_queries import UserLinearQuery
-from metricshuffle.spaces import Space
+from metricshuffle.spaces import LabelledPoints, Space
 from metricshuffle.spaces.space import MAX_POINTS_PAIRED
 
 if TYPE_CHECKING:
@@ -103,7 +104,7 @@ class TableColumns(QueryFeatures):
                 f"{query.names[int(np.argmax(constant))]} is the same at every point, so its mean "
                 "is known without asking anybody; leave it out."
             )
-        changes = _column_constants(table, query.points) if balanced else np.ones(table.shape[1])
+        changes = _column_changes(table, query.points) if balanced else np.ones(table.shape[1])
         powers = np.frexp(changes)[1]
         power, numbers = _whole_numbers(np.ldexp(table - low, -powers))
         return cls(
@@ -118,12 +119,6 @@ class TableColumns(QueryFeatures):
         """The same noise on all columns, and noise in proportion to their changes."""
         if not isinstance(query, UserLinearQuery):
             return
-        if query.people.size > MAX_POINTS_PAIRED:
-            raise NotCertified(
-                f"how far columns move is certified over all pairs of at most "
-                f"{MAX_POINTS_PAIRED:,} points, but {query.people.items_in.domain} has "
-                f"{query.people.size:,}."
-            )
         yield cls.of(query, balanced=False)
         if query.table.shape[1] > 1:
             yield cls.of(query, balanced=True)
@@ -138,6 +133,16 @@ class TableColumns(QueryFeatures):
 
     def weights(self, space: Space) -> Floats:
         return _weights(self, space)
+
+    def slope(self, space: Space, rates: Floats) -> float:
+        """Over all pairs (see `Features.slope`), or by the structure of the columns.
+
+        With too many points for all pairs, columns that are linear in the points' vectors, or
+        distances to points, have constants by a theorem.
+        """
+        if len(self.numbers) <= MAX_POINTS_PAIRED or not isinstance(space.metric, LabelledPoints):
+            return super().slope(space, rates)
+        return _structured_slope(self, space, tuple(self.validate_rates(space, rates).tolist()))
 
     def estimate(self, query: Query, means: Floats, noise: SumNoise, people: int) -> Estimate:
         scales = np.array(self.scales)
@@ -181,8 +186,25 @@ def _whole_numbers(table: Floats) -> tuple[int, Integers64]:
     return finest + spare, numbers >> spare
 
 
-def _column_constants(table: Floats, space: Space) -> Floats:
-    """Largest change of each column per unit of distance."""
+@lru_cache(maxsize=16)
+def _structured_slope(features: TableColumns, space: Space, rates: tuple[float, ...]) -> float:
+    """Slope of columns of a known structure, rounded up.
+
+    Numerics: as in `Features.slope`.
+    """
+    assert isinstance(space.metric, LabelledPoints)  # noqa: S101 - checked by the only caller
+    table = features.validate_table(space)
+    slope = structured_constants(table.toarray() * np.array(rates), space.metric)["l1"]
+    return slope * (1.0 + 4.0 * float(table.max()) * ROUNDOFF)
+
+
+def _column_changes(table: Floats, space: Space) -> Floats:
+    """How much each column changes relative to the others, by which the noise is divided.
+
+    Largest change per unit of distance over all pairs of points; with too many points, the range.
+    """
+    if len(table) > MAX_POINTS_PAIRED:
+        return np.asarray(np.ptp(table, axis=0))
     distances = distances_of(space)
     return np.array(
         [
@@ -198,7 +220,7 @@ def _weights(features: TableColumns, space: Space) -> Floats:
     if not features.balanced:
         scales = np.array(features.scales)
         return np.asarray(scales / scales.max())
-    changes = _column_constants(np.array(features.numbers, dtype=np.float64), space)
+    changes = _column_changes(np.array(features.numbers, dtype=np.float64), space)
     if not np.all(changes > 0.0):
         raise InputError(
             f"column {int(np.argmin(changes))} (counting from 0) changes too little next to the "

@@ -368,7 +368,8 @@ def _place(
 def _number(release: Release, answer: Answer, level: str, name: str) -> Chart:
     query = release.query
     low, high = _range(query)
-    times = release.reports if query.kind == "sum" else 1
+    items = query.items if query.title == "user-total" and isinstance(query.items, int) else 1
+    times = release.reports if query.kind == "sum" else items
     value, (interval_low, interval_high) = (
         float(_number_of(answer.value)),
         (float(end) for end in _pair(answer.interval)),

@@ -1,10 +1,12 @@
 package metricshuffle.client;
 
 import java.io.IOException;
+import java.io.UncheckedIOException;
 import java.math.BigInteger;
 import java.time.Instant;
 import java.time.ZoneId;
 import java.time.format.DateTimeFormatter;
+import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.List;
 import java.util.Locale;
@@ -61,7 +63,12 @@ public final class Client {
 
   /** Reads the entry and writes what {@code change} makes of it, with nobody else in between. */
   private Entry update(UnaryOperator<Entry> change) throws IOException {
-    Entry entry = options.outbox().update(key, stored -> isMine(stored) ? change.apply(stored) : null);
+    Entry entry;
+    try {
+      entry = options.outbox().update(key, stored -> isMine(stored) ? change.apply(stored) : null);
+    } catch (UncheckedIOException unreadable) {
+      throw unreadable.getCause();
+    }
     if (isMine(entry)) return entry;
     throw new NotSent(
         "A report was made here for another collection of the same question and round; both together would tell more than is promised.",
@@ -124,8 +131,26 @@ public final class Client {
     Entry mine =
         new Entry(collection.digest(), Entry.State.MADE, report, waiting, due, now, 0, false, Spent.of(collection, options.user()));
     // another process may have been first: then its report is the one
-    Entry stored = update(entry -> entry == null ? mine : null);
+    List<String> over = new ArrayList<>();
+    Entry stored =
+        update(
+            entry -> {
+              if (entry == null) over.addAll(exceeded(mine.spent()));
+              return entry == null && over.isEmpty() ? mine : null;
+            });
+    if (!over.isEmpty()) throw new OverLimit(String.join(" ", over) + " Nothing was made or sent.");
     return Arrays.equals(stored.report(), report) ? prepared : null;
+  }
+
+  /** Asked where the outbox lets nobody else in, so that two processes cannot both stay below a limit. */
+  private List<String> exceeded(Spent spent) {
+    if (options.overLimit()) return List.of();
+    try {
+      List<Limit> limits = options.outbox().limits(options.user());
+      return limits.isEmpty() ? List.of() : Budget.exceeded(options.outbox().entries(), spent, limits, collection.lastDay());
+    } catch (IOException unreadable) {
+      throw new UncheckedIOException(unreadable);
+    }
   }
 
   private Prepared draw(Value value, Words words) {

@@ -39,7 +39,7 @@ public final class Collection {
       collection = new Collection(digest, terms, Json.read(terms.get("task").text()));
       collection.task();
       format = terms.get("format").text() + terms.get("suite").text();
-      known = FORMAT + (collection.piles() > 0 ? 2 : 1) + SUITE;
+      known = FORMAT + (collection.piles() > 0 || terms.has("gateway") ? 2 : 1) + SUITE;
     } catch (Json.Unreadable unreadable) {
       throw new CollectionError("This is not a collection: it cannot be read.", unreadable);
     }
@@ -163,6 +163,11 @@ public final class Collection {
   /** Bytes of a ticket: 16, or 0 where none is asked for. */
   public int ticket() {
     return terms.get("ticket").count();
+  }
+
+  /** The last day on which it may take reports. */
+  String lastDay() {
+    return terms.get("extends").text().substring(0, 10);
   }
 
   /** Why this client cannot follow the recipe of the collection; null if it can. */

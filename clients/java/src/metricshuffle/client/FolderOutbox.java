@@ -20,6 +20,7 @@ import java.nio.file.attribute.PosixFilePermissions;
 import java.util.ArrayList;
 import java.util.Comparator;
 import java.util.List;
+import java.util.Map;
 import java.util.Set;
 import java.util.function.UnaryOperator;
 
@@ -33,6 +34,8 @@ public final class FolderOutbox implements Outbox {
   private static final Set<OpenOption> NEW = Set.of(StandardOpenOption.CREATE_NEW, StandardOpenOption.WRITE);
   private static final FileAttribute<?>[] FOLDER = ownerOnly("rwx------");
   private static final FileAttribute<?>[] FILE = ownerOnly("rw-------");
+
+  private static final String LIMITS = "limits";
 
   private final Path folder;
 
@@ -59,7 +62,47 @@ public final class FolderOutbox implements Outbox {
     }
   }
 
+  @Override
+  public List<Limit> limits(String user) throws IOException {
+    List<Limit> limits = new ArrayList<>();
+    for (Json stored : storedLimits()) {
+      if (stored.get("user").text().equals(user)) limits.add(Limit.parse(stored.get("limit").text()));
+    }
+    return limits;
+  }
+
+  /** Sets a limit of a user, which replaces one of the same distance and days; one of {@code none} removes it. */
+  public void setLimit(String user, Limit limit) throws IOException {
+    createFolder();
+    synchronized (FolderOutbox.class) {
+      try (FileChannel channel =
+              FileChannel.open(folder.resolve("lock"), StandardOpenOption.CREATE, StandardOpenOption.WRITE);
+          FileLock lock = locked(channel)) {
+        if (!lock.isValid()) throw new NotSent("The outbox could not be locked.", true);
+        List<Object> all = new ArrayList<>();
+        for (Json stored : storedLimits()) {
+          String owner = stored.get("user").text();
+          String text = stored.get("limit").text();
+          if (!owner.equals(user) || !limit.replaces(Limit.parse(text))) all.add(Map.of("user", owner, "limit", text));
+        }
+        if (!limit.epsilon().equals(Limit.NONE)) all.add(Map.of("user", user, "limit", limit.toString()));
+        write(folder.resolve(LIMITS), Json.write(all));
+      }
+    }
+  }
+
+  private List<Json> storedLimits() throws IOException {
+    try {
+      return Json.read(Files.readString(folder.resolve(LIMITS))).list();
+    } catch (NoSuchFileException none) {
+      return List.of();
+    } catch (IllegalArgumentException damaged) {
+      throw new NotSent("The limits in the outbox " + folder + " cannot be read; nothing is drawn or sent.", false);
+    }
+  }
+
   /** Every entry; one that another process is replacing now is read as it was or as it will be. */
+  @Override
   public List<Entry> entries() throws IOException {
     if (!Files.isDirectory(folder)) return List.of();
     List<Entry> entries = new ArrayList<>();

@@ -1,5 +1,6 @@
 package metricshuffle.client;
 
+import java.io.Console;
 import java.io.IOException;
 import java.nio.charset.Charset;
 import java.nio.file.Files;
@@ -34,8 +35,11 @@ public final class Main {
       --decline           discard your waiting report, and make none for this round; without VALUE
       --budget            what the reports in --outbox (and of --user) reveal together, by unit of
                           distance; without COLLECTION
+      --limit LIMIT       with --budget: set a limit of yours, like "3 at 100 kcal in 30d", above which
+                          you are asked first; "none at 100 kcal in 30d" removes it
+      --yes               take part even if that goes over a limit of yours
       """;
-  private static final Set<String> NAMES = Set.of("--digest", "--outbox", "--user", "--ticket-file", "--patience");
+  private static final Set<String> NAMES = Set.of("--digest", "--outbox", "--user", "--ticket-file", "--patience", "--limit");
   private static final Pattern ADDRESS =
       Pattern.compile("(https?://.+?)/?(?:/(?:v1/collections|join)/([0-9a-f]{64}))?/?");
   private static final String NUMBER = "[+-]?[0-9]+(\\.[0-9]+)?([eE][+-]?[0-9]+)?";
@@ -74,10 +78,12 @@ public final class Main {
     Map<String, String> named = new HashMap<>();
     boolean declines = false;
     boolean sums = false;
+    boolean agrees = false;
     while (!words.isEmpty() && words.peek().startsWith("--")) {
       String name = words.pop();
       if (name.equals("--decline")) declines = true;
       else if (name.equals("--budget")) sums = true;
+      else if (name.equals("--yes")) agrees = true;
       else if (!NAMES.contains(name)) throw new UsageError("There is no option " + name + "; see --help.");
       else if (words.isEmpty()) throw new UsageError(name + " needs a value; see --help.");
       else if (named.put(name, words.pop()) != null) throw new UsageError(name + " was given twice.");
@@ -85,8 +91,11 @@ public final class Main {
     if (sums) {
       if (declines || !words.isEmpty()) throw new UsageError("--budget takes --outbox and --user, and no collection; see --help.");
       FolderOutbox outbox = new FolderOutbox(Path.of(named.getOrDefault("--outbox", "outbox")));
-      return String.join("\n", Budget.sentences(outbox.entries(), named.getOrDefault("--user", "")));
+      String user = named.getOrDefault("--user", "");
+      if (named.containsKey("--limit")) outbox.setLimit(user, limit(named.get("--limit")));
+      return String.join("\n", Budget.sentences(outbox.entries(), outbox.limits(user), user));
     }
+    if (named.containsKey("--limit")) throw new UsageError("--limit belongs to --budget.");
     if (words.isEmpty()) throw new UsageError("Name a collection; see --help.");
     String source = words.pop();
     if (declines != words.isEmpty()) {
@@ -100,11 +109,29 @@ public final class Main {
             .user(named.getOrDefault("--user", ""))
             .patience(patience(named.getOrDefault("--patience", "60")));
     String digest = named.containsKey("--digest") ? named.get("--digest").strip().toLowerCase(Locale.ROOT) : null;
-    Client client =
+    Collection collection =
         address.matches()
-            ? Client.join(address.group(1), pinned(digest, address.group(2)), options)
-            : new Client(load(Path.of(source), digest), options);
-    return declines ? decline(client) : submit(client, List.copyOf(words), named.get("--ticket-file"));
+            ? Collection.fetch(address.group(1), pinned(digest, address.group(2)), options.transport())
+            : load(Path.of(source), digest);
+    if (declines) return decline(new Client(collection, options));
+    List<String> texts = List.copyOf(words).equals(List.of("-")) ? typedLines() : List.copyOf(words);
+    try {
+      return submit(new Client(collection, options.overLimit(agrees)), texts, named.get("--ticket-file"));
+    } catch (OverLimit over) {
+      Console console = System.console(); // null unless somebody sits there
+      if (console == null) throw new UsageError(over.getMessage() + " Give --yes to go over the limit this time.");
+      String answer = console.readLine("%s%nTake part all the same? [y/N] ", over.getMessage());
+      if (answer == null || !answer.strip().matches("(?i)y|yes")) throw over;
+      return submit(new Client(collection, options.overLimit(true)), texts, named.get("--ticket-file"));
+    }
+  }
+
+  private static Limit limit(String text) {
+    try {
+      return Limit.parse(text);
+    } catch (IllegalArgumentException wrong) {
+      throw new UsageError(wrong.getMessage());
+    }
   }
 
   private static Duration patience(String seconds) {
@@ -135,9 +162,8 @@ public final class Main {
         false);
   }
 
-  private static String submit(Client client, List<String> typed, String ticketFile) throws IOException {
+  private static String submit(Client client, List<String> texts, String ticketFile) throws IOException {
     Collection collection = client.collection();
-    List<String> texts = typed.equals(List.of("-")) ? typedLines() : typed;
     if (collection.why() != null) {
       throw new NotSent("This collection cannot be joined from here. " + collection.why(), false);
     }

@@ -3,7 +3,7 @@ package metricshuffle.client;
 import java.io.IOException;
 
 /** A report was not stored; the message says why. */
-public final class NotSent extends IOException {
+public class NotSent extends IOException {
   private static final long serialVersionUID = 1;
 
   private final boolean again;

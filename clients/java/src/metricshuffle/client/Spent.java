@@ -16,6 +16,7 @@ import java.util.Map;
  * @param rounds how many rounds of the task the two losses cover together
  * @param local even if every shuffler colludes with the analyst
  * @param shuffled if the shufflers are honest
+ * @param honest how many honest reports {@code shuffled} counts on; 0 if on none, or none is stated
  * @param day on which the report was made, in UTC
  */
 public record Spent(
@@ -28,6 +29,7 @@ public record Spent(
     long rounds,
     Loss local,
     Loss shuffled,
+    long honest,
     String day) {
   private static final String ITEMS = "one user's items";
 
@@ -77,7 +79,22 @@ public record Spent(
         task.has("rounds") && task.get("rounds").isNumber() ? Math.max(1, task.get("rounds").whole()) : 1,
         Loss.of(task.has("if_shuffler_colludes") ? task.get("if_shuffler_colludes") : null),
         Loss.of(guarantee),
-        Instant.now().atZone(ZoneOffset.UTC).toLocalDate().toString());
+        honest(guarantee),
+        latest(Instant.now().atZone(ZoneOffset.UTC).toLocalDate().toString(), collection.opens().substring(0, 10)));
+  }
+
+  private static long honest(Json guarantee) {
+    boolean isThere = guarantee != null && guarantee.has("trust") && guarantee.get("trust").isObject();
+    return isThere ? whole(guarantee.get("trust"), "honest_reports") : 0;
+  }
+
+  private static long whole(Json object, String name) {
+    return object.has(name) && object.get(name).isNumber() ? object.get(name).whole() : 0;
+  }
+
+  /** The later of two days: a report was not made before its collection opened, whatever the clock says. */
+  private static String latest(String day, String other) {
+    return day.compareTo(other) < 0 ? other : day;
   }
 
   private static String text(Json object, String name) {
@@ -96,6 +113,7 @@ public record Spent(
     members.put("rounds", rounds);
     members.put("local", local.members());
     members.put("shuffled", shuffled.members());
+    members.put("honest", honest == 0 ? null : honest);
     members.put("day", day);
     return members;
   }
@@ -111,6 +129,7 @@ public record Spent(
         members.get("rounds").whole(),
         Loss.of(members.get("local")),
         Loss.of(members.get("shuffled")),
+        whole(members, "honest"),
         members.get("day").text());
   }
 }

@@ -75,7 +75,7 @@ final class BudgetChecks {
 
   private static List<String> lines(Path outbox, String user) throws Exception {
     List<String> lines = new ArrayList<>();
-    for (String line : Budget.sentences(new FolderOutbox(outbox).entries(), user)) {
+    for (String line : Budget.sentences(new FolderOutbox(outbox).entries(), List.of(), user)) {
       lines.add(line.strip().replaceAll("^[0-9]{4}-[0-9]{2}-[0-9]{2} ", "DAY "));
     }
     return lines;
@@ -87,12 +87,13 @@ final class BudgetChecks {
     }
   }
 
+  private static final String ELSEWHERE = "Reports made with other folders, or on other devices, are not known here.";
   private static final String CLAIMED = "What your reports can reveal, as their tasks state it; nothing of it is verified here.";
 
   /** Two units are two sums; a shorter move costs less where the guarantee is linear; three rounds of a task count once, and a fourth again. */
   private static void sums() throws Exception {
     Path outbox = scratch.resolve("sums");
-    isEqual(lines(outbox, ""), List.of("No report was made here."));
+    isEqual(lines(outbox, ""), List.of("No report was made here.", ELSEWHERE));
     Object linear = guarantee(1.0, 1e-6, 10.0, "kcal", "linear");
     Object flat = guarantee(0.1, 2e-6, 5.0, "kcal", "flat");
     Object local = guarantee(3.0, 0, 10.0, "kcal", "flat");
@@ -115,13 +116,13 @@ final class BudgetChecks {
             "epsilon 2, if the shufflers are honest.",
             "DAY made, not sent yet: round 1 of task cccccccc" + bo, "",
             "Moves between values up to 5 kcal:",
-            "epsilon 6.201, even if every shuffler colludes with the analysts;",
-            "epsilon 1.101, delta 0.000004, if the shufflers are honest.",
+            "epsilon 6.2, even if every shuffler colludes with the analysts;",
+            "epsilon 1.1, delta 0.000004, if the shufflers are honest.",
             "DAY made, not sent yet: round 1 of task aaaaaaaa" + bo,
             "DAY made, not sent yet: round 2 of task aaaaaaaa" + bo,
             "DAY made, not sent yet: round 3 of task aaaaaaaa" + bo,
             "DAY made, not sent yet: round 4 of task aaaaaaaa" + bo,
-            "DAY made, not sent yet: round 1 of task bbbbbbbb" + bo));
+            "DAY made, not sent yet: round 1 of task bbbbbbbb" + bo, ELSEWHERE));
     isEqual(
         lines(outbox, "Ada"),
         List.of(
@@ -129,7 +130,7 @@ final class BudgetChecks {
             "Moves of any length (task dddddddd):",
             "no limit, even if every shuffler colludes with the analysts;",
             "no limit, if the shufflers are honest.",
-            "DAY declined before it was sent, and counted: round 1 of task dddddddd" + bo));
+            "DAY declined before it was sent, and counted: round 1 of task dddddddd" + bo, ELSEWHERE));
   }
 
   /** Killed before the one write that stores report and budget: neither is there. Then made again: there once. */
@@ -140,9 +141,9 @@ final class BudgetChecks {
     client(outbox, asked, "").prepare(Value.of(7), "");
     Path entry = file(outbox, ".json");
     List<String> once = lines(outbox, "");
-    isEqual(once.size(), 6);
+    isEqual(once.size(), 7);
     Files.move(entry, entry.resolveSibling(entry.getFileName() + ".new"));
-    isEqual(lines(outbox, ""), List.of("No report was made here."));
+    isEqual(lines(outbox, ""), List.of("No report was made here.", ELSEWHERE));
     isEqual(client(outbox, asked, "").entry() == null, true);
     client(outbox, asked, "").prepare(Value.of(8), "");
     isEqual(lines(outbox, ""), once);
@@ -150,9 +151,57 @@ final class BudgetChecks {
     isEqual(Entry.read(text).write(), text);
     String older = text.replaceAll(",\"spent\":\\{.*\\}\\}$", "}");
     isEqual(older.contains("spent"), false);
+    String future = text.replaceAll("\"day\":\"[0-9-]+\"", "\"day\":\"2999-01-01\"");
+    Files.writeString(entry, future);
+    isEqual(lines(outbox, "").contains("The clock of this device is behind the newest entry (2999-01-01)."), true);
     Files.writeString(entry, older);
     String uncounted = "1 report(s) of an earlier version of this client, or of somebody else's, are not counted.";
-    isEqual(lines(outbox, ""), List.of("No report was made here.", uncounted));
+    isEqual(lines(outbox, ""), List.of("No report was made here.", uncounted, ELSEWHERE));
+  }
+
+  private static String over(Client client) throws Exception {
+    try {
+      client.prepare(Value.of(7), "");
+      return "";
+    } catch (OverLimit refused) {
+      return refused.getMessage();
+    }
+  }
+
+  /** Nothing is made over a limit without a yes; limits are of a person and of a unit, and are replaced and removed. */
+  private static void limits() throws Exception {
+    Path outbox = scratch.resolve("limits");
+    FolderOutbox folder = new FolderOutbox(outbox);
+    Object local = guarantee(3.0, 0, 10.0, "kcal", "flat");
+    Object shuffled = guarantee(0.1, 0, 10.0, "kcal", "linear");
+    folder.setLimit("", Limit.parse("3 at  10 kcal in 30 days"));
+    folder.setLimit("Ada", Limit.parse("1 at 1 kcal in 1d"));
+    client(outbox, collection("a", 1, 1, shuffled, local), "").prepare(Value.of(7), "");
+    String told = over(client(outbox, collection("b", 1, 1, shuffled, local), ""));
+    isEqual(
+        told,
+        "With this report, those of 30 days sum up to epsilon 6, even if every shuffler colludes with the analysts (and to epsilon 0.2, if"
+            + " the shufflers are honest), for moves of 10 kcal; your limit is 3 at 10 kcal in 30d. Nothing was made or sent.");
+    isEqual(folder.entries().size(), 1);
+    isEqual(over(client(outbox, collection("c", 1, 1, guarantee(0.1, 0, 1.0, "h", "flat"), local), "")).contains("none for moves in h"), true);
+    folder.setLimit("", Limit.parse("none at 10 kcal in 30d"));
+    folder.setLimit("", Limit.parse("0.15 at 5 kcal in 30d if honest"));
+    isEqual(folder.limits("").toString(), "[0.15 at 5 kcal in 30d if honest]");
+    isEqual(over(client(outbox, collection("b", 1, 1, shuffled, local), "")), "");
+    isEqual(over(client(outbox, collection("d", 1, 1, shuffled, local), "")), "");
+    isEqual(over(client(outbox, collection("e", 1, 1, shuffled, local), "")).contains("sum up to epsilon 0.2, if the"), true);
+    Options agreed = Options.in(outbox).transport(OPEN).overLimit(true);
+    isEqual(over(new Client(collection("e", 1, 1, shuffled, local), agreed)), "");
+    isEqual(over(client(outbox, collection("f", 1, 1, shuffled, local), "Bob")), "");
+    folder.setLimit("", Limit.parse("9 at 11 kcal in 1d"));
+    isEqual(over(client(outbox, collection("f", 1, 1, shuffled, local), "")).contains("sum up to no limit"), true);
+    for (String wrong : List.of("", "3", "3 at 0 kcal in 3d", "-1 at 1 in 3d", "3 at 1 kcal in 0d")) {
+      try {
+        throw new AssertionError(Limit.parse(wrong));
+      } catch (IllegalArgumentException refused) {
+        isEqual(refused.getMessage().contains("3 at 100 kcal in 30d"), true);
+      }
+    }
   }
 
   public static void main(String[] arguments) throws Exception {
@@ -162,5 +211,7 @@ final class BudgetChecks {
     System.out.println("ok sums");
     kills();
     System.out.println("ok kills");
+    limits();
+    System.out.println("ok limits");
   }
 }

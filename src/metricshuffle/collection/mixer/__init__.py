@@ -1,0 +1,1 @@
+"""Mixers: processes that mix the messages of a large collection over an object store."""
