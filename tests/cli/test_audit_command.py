@@ -161,6 +161,29 @@ def test_batches_of_a_deployed_shuffler(terminal: Any, folders: None) -> None:
     )
 
 
+def test_releases_of_a_served_shuffler_are_batches_too(
+    terminal: Any, task: Any, folders: None
+) -> None:
+    """What `collect` keeps is a release; it counts as the batch that it was estimated from."""
+    options = ["--first", "0", "--second", "5", "--first-batches"]
+    of_batches = terminal("audit", "task.json", *options, "a", "--second-batches", "b", "--json")
+    for name in ("a", "b"):
+        for file in Path(name).iterdir():
+            release = task.estimate(task.read_shuffled(file.read_bytes()))
+            file.unlink()
+            release.save(file.with_suffix(".json"))
+    of_releases = terminal("audit", "task.json", *options, "a", "--second-batches", "b", "--json")
+    assert of_releases.exit_code == of_batches.exit_code == 0, of_releases.output
+    assert json.loads(of_releases.stdout) == json.loads(of_batches.stdout)
+    edited = Path("a/7.json").read_text().replace('"people": ', '"people": 1')
+    Path("a/7.json").write_text(edited)
+    told = terminal.refused("audit", "task.json", *options, "a", "--second-batches", "b")
+    assert "cannot use a/7.json: this release was edited or damaged" in told
+    assert "another task" in terminal.refused(
+        "audit", "boast.json", *options, "b", "--second-batches", "b"
+    )
+
+
 def test_an_audit_can_be_interrupted(
     terminal: Any, task: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:

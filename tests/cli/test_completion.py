@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import subprocess
 import sys
@@ -81,6 +82,27 @@ def test_bash_completes_columns_of_the_file_before(shell: Path) -> None:
         "ask metricshuffle run plan.json away.csv --column k",
     ).splitlines()
     assert [line.split() for line in lines[1:]] == [["kcal", "kilos"], ["Kind", "of", "meal"], []]
+
+
+@pytest.mark.thorough
+def test_bash_completes_columns_of_plan_and_labels_of_a_task(shell: Path) -> None:
+    (shell / "drinks.csv").write_text("drink,age\ntea,1\ncoffee,2\n")
+    query = {"kind": "histogram", "domain": {"kind": "categories", "labels": ["tea", "coffee"]}}
+    (shell / "task.json").write_text(json.dumps({"query": query}))
+    (shell / "collection.json").write_text(json.dumps({"task": json.dumps({"query": query})}))
+    (shell / "number.json").write_text('{"query": {"domain": {"labels": 3}}}')
+    (shell / "broken.json").write_text("{")
+    lines = bash(
+        shell,
+        ASK + "ask metricshuffle plan --query histogram --labels-from drinks.csv --column d; "
+        "ask metricshuffle plan --query mean --values drinks.csv --user-column a; "
+        "ask metricshuffle audit task.json --first tea --second c; "
+        "ask metricshuffle submit collection.json --value t; "
+        "ask metricshuffle audit number.json --first t; "
+        "ask metricshuffle audit broken.json --others t",
+    ).splitlines()
+    answers = [line.split() for line in lines[1:]]
+    assert answers == [["drink"], ["age"], ["coffee"], ["tea"], [], []]
 
 
 def test_completion_is_installed_where_bash_finds_it(shell: Path) -> None:

@@ -27,6 +27,7 @@ from metricshuffle.collection.client.report_builder import seal_reports
 from metricshuffle.collection.keys import AnalystKey
 from metricshuffle.collection.terms import Collection, canonical
 from metricshuffle.errors import InputError, NotCertified, PlanError
+from metricshuffle.report.plan_view import release_facts
 from metricshuffle.tasks.collection_summary import guarantee_for_honest, is_promise_kept
 from metricshuffle.tasks.release import Release
 from metricshuffle.tasks.task import Task
@@ -188,9 +189,14 @@ def test_one_person_in_both_roles_and_tickets_are_told(
     shuffler: StandIn, key: AnalystKey, tmp_path: Path
 ) -> None:
     collection = released(shuffler, key, apart=False)
-    assert "Operator and analyst are the same" in str(
-        Analyst(key).collect(collection, tmp_path / "release.json")
-    )
+    release = Analyst(key).collect(collection, tmp_path / "release.json")
+    assert "Operator and analyst are the same" in str(release)
+    assert release.collected is not None
+    worst_first = release.collected.sentences_worst_first(release.task)
+    assert worst_first[0].startswith("Operator and analyst are the same")
+    assert worst_first[-2].startswith("Sealed reports of ")  # neutral, as is the last one
+    assert sorted(worst_first) == sorted(release.collected.sentences(release.task))
+    assert release_facts(release).spoiled == tuple(worst_first)
     labels = load_task("labels")
     with_tickets = shuffler.opened(labels, key, tickets=[bytes(16)])
     inputs = labels.query.inputs(["tea"] * 300, 1.0)

@@ -35,7 +35,10 @@ def page_of(name: str, title: str | None, question: str | None) -> ParsedPage:
 def test_the_question_stands_first_and_beside_the_field(name: str) -> None:
     page = page_of(name, TITLE, QUESTION)
     assert (page.texts["title"][0], page.texts["bdi"]) == (f"metricshuffle: {TITLE}", [TITLE])
-    assert page.text.count(QUESTION) == 2
+    assert page.text.count(QUESTION) == 3  # once in German
+    german = page.html.partition('<details lang="de"><summary>Was es bedeutet mitzumachen')[2]
+    assert "Was Sie gefragt werden" in german.partition("</details>")[0]
+    assert "Können Sie es zurücknehmen?" in german.partition("</details>")[0]
     question = f"Those who plan this ask: “{QUESTION}” You give"
     assert page.text.index(question) < page.text.index("Who asks")
     assert (

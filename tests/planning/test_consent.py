@@ -92,7 +92,24 @@ def check(task: Task) -> None:
     if task.protocol.trusted in ("shuffler", "aggregator"):
         assert "you cannot take it back" in section(said, "withdrawal")
     assert ("all of them together" in section(said, "rounds")) == (task.rounds > 1)
+    answers_what_people_ask(said, task.protocol.trusted)
     plain_words(said)
+
+
+def answers_what_people_ask(said: Consent, trusted: str) -> None:
+    """Questions of a reader who has only this text."""
+    assert not re.search(r"\d bytes|pieces", said.text)  # a number of bytes tells people nothing
+    answers = {
+        "asked": "Everyone may see the result.",
+        "others": "Nobody can check if answers are true, yours included. A made-up answer is "
+        "hidden too, but spoils the result.",
+        "withdrawal": "You do not have to take part.",
+        "contact": "Ask the people",
+    }
+    if trusted == "shuffler":
+        answers["hidden"] = "not which report is yours"
+    for kind, answer in answers.items():
+        assert answer in section(said, kind)
 
 
 def check_collusion(task: Task, words: str, left: Guarantee) -> None:
@@ -111,7 +128,7 @@ def plain_words(said: Consent) -> None:
     """No formulas, no Greek, short sentences, and words for a reader of twelve years."""
     assert not re.search(r"epsilon|delta|[α-ωΑ-Ω^=]", said.text)
     assert all(len(sentence.split()) <= 60 for part in said.sections for sentence in part.sentences)
-    assert len(said.text.split()) < 500
+    assert len(said.text.split()) < 550
     sentences = [sentence for part in said.sections for sentence in part.sentences]
     assert reading_grade(" ".join(sentences)) <= 6.0
 

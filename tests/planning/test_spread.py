@@ -95,3 +95,18 @@ def test_labels_and_single_people_have_no_distances() -> None:
         summarize_distances(Histogram(Categories(["a", "b"])), ["a", "b"])
     with pytest.raises(InputError, match="at least two people"):
         summarize_distances(Mean(Integers(0, 9)), [3])
+
+
+def test_the_picture_counts_every_pair_once() -> None:
+    values = [0, 1, 3, 10, 10]  # pairs at 0, 1, 2, 3, 7, 7, 9, 9, 10, 10
+    spread = summarize_distances(Mean(Integers(0, 20, "min")), values)
+    edges, shares = spread.histogram()
+    assert edges == pytest.approx(np.arange(11.0))
+    assert shares == pytest.approx([0.2, 0.1, 0.1, 0, 0, 0, 0.2, 0, 0.2, 0.2])
+    lines = spread.picture(3.0)
+    assert len(lines) == 10
+    assert lines[0].split() == ["up", "to", "1", "min", "#" * 40, "20.0", "%"]
+    assert [line for line in lines if "the distance" in line] == [lines[2]]
+    assert "#" * 20 + " " in lines[2]
+    same = summarize_distances(Mean(Integers(0, 20)), [4, 4, 4])
+    assert same.histogram()[1].sum() == pytest.approx(1.0)

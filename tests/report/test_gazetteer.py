@@ -132,6 +132,7 @@ def test_a_pannable_map_is_drawn_and_says_numbers(pannable: tuple[Release, Path]
         tab.goto(page.as_uri())
         tab.wait_for_selector("#map[data-drawn]", timeout=60_000)
         assert "Amsterdam" in tab.locator(".town").all_text_contents()
+        assert tab.get_by_role("img", name="Amsterdam", exact=True).count() == 1
         # the middle of the map, wherever its frame is
         box = tab.locator("#map").bounding_box()
         tab.mouse.click(box["x"] + box["width"] / 2 + 40, box["y"] + box["height"] / 2 + 40)

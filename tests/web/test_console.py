@@ -18,9 +18,14 @@ from tests.web.conftest import Served
 
 import metricshuffle as ms
 from metricshuffle.collection.terms import parse_time
+from metricshuffle.planning.costs.release_ledger import Budget
 
 pytestmark = pytest.mark.thorough
 PEOPLE = 24
+QR_ENDS = """() => {
+  const dark = document.querySelector('.qr svg [stroke]').getBoundingClientRect();
+  return [dark.left, dark.right];
+}"""
 
 
 @dataclass(frozen=True)
@@ -200,12 +205,18 @@ def test_collections_from_their_opening_to_their_releases(
     article.get_by_text("Collect: this is the analyst's part").click()
     assert "cannot read the analyst's key" in article.locator(".wrong").inner_text()
     collected(page, article, key)
+    ledger = tmp_path / "releases.ledger"
+    assert f"Recorded in {ledger}." in page.inner_text("main")
+    assert "1 of 2 rounds" in page.inner_text("main")
+    (recorded,) = Budget(ledger).releases
+    assert (recorded.people, recorded.round) == ("everybody", 1)
     release = downloaded(page)
     assert abs(release["value"] - 46.0) < 60
     assert f"{release['value']:.0f}"[:1] in page.inner_text("main")
     page.goto(served.at("/console"))
     article_of(page, place).get_by_text("Collect", exact=True).click()
     collected(page, article_of(page, place), key)
+    assert len(Budget(ledger).releases) == 2
     assert downloaded(page)["reports"] == PEOPLE
     assert page.locator("svg.chart").first.is_visible()
 
@@ -302,6 +313,9 @@ def test_opening_has_what_the_command_has(
     page.goto(served.at(f"/console/join/{digest}?url={shuffler.url}"))
     box = page.locator(".qr svg").bounding_box()
     assert box["width"] >= 300
+    drawn = page.evaluate(QR_ENDS)
+    assert drawn[0] > box["x"]
+    assert box["x"] + 0.85 * box["width"] < drawn[1] < box["x"] + box["width"]  # not cut off
     with page.expect_download() as download:
         page.click("text=Download the QR code")
     assert "<svg" in Path(download.value.path()).read_text()

@@ -203,6 +203,8 @@ def test_a_file_is_tried_and_forgotten(
     assert f"{true:.0f}" in told.replace(",", "")
     assert "Over 200 simulated releases" in told
     assert "NOT PRIVATE" in told
+    assert "that nobody should be able to tell apart" in told
+    assert page.locator("#trial svg").filter(has_text="the distance").count() >= 1
     page.select_option("#pick-column", "word")
     page.click("text=Try it")
     page.locator("#trial .notice").filter(has_text="'word' of your file").wait_for()

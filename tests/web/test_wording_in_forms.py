@@ -29,7 +29,6 @@ from tests.web.test_console import (
 )
 
 from metricshuffle import Plan
-from metricshuffle.tasks.wording import NO_QUESTION
 from metricshuffle.web.downloads import arguments, command, consent_text, python
 from metricshuffle.web.form_fields import FieldErrors
 from metricshuffle.web.forms import CARDS, asked
@@ -71,8 +70,8 @@ def test_the_answer_shows_them_and_what_is_taken_along_plans_the_same(
     assert page.texts["bdi"] == [words]
     assert " ".join(words.split()) in page.text
     assert sorted(page.tags) == sorted([*silent.tags, "p", "bdi"])  # those of the title
-    assert NO_QUESTION in silent.text
-    assert NO_QUESTION not in page.text
+    assert "fill in “Question”" in silent.text
+    assert "fill in “Question”" not in page.text
     assert words.replace("“", "‘").replace("”", "’") in consent_text(result)
     listed = arguments(result)
     assert listed[listed.index("--title") + 1] == words
@@ -220,7 +219,7 @@ def test_the_planner_page_in_a_real_browser(
     page = window()
     page.goto(served.at("/?card=category"))
     page.wait_for_selector(".result")
-    assert NO_QUESTION in page.inner_text(".result")
+    assert "fill in “Question”" in page.inner_text(".result")
     page.fill("#field-title", HOSTILE["comment"])
     page.fill("#field-asking", HOSTILE["attribute"])
     page.locator(".question-text").filter(has_text=HOSTILE["attribute"]).wait_for()

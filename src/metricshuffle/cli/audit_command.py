@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from metricshuffle.cli.column_completion import complete_labels
 from metricshuffle.cli.shared_options import (
     Json,
     PlanFile,
@@ -39,8 +40,9 @@ Batches = Annotated[
         "--first-batches",
         metavar="FILES",
         help=(
-            "Shuffled files made with the first input, instead of drawing batches: a "
-            "folder, a file, or a quoted pattern like 'a/*.bin'; may be repeated."
+            "Shuffled files, or releases that `metricshuffle collect` wrote, made with the first "
+            "input, instead of drawing batches: a folder, a file, or a quoted pattern like "
+            "'a/*.bin'; may be repeated."
         ),
     ),
 ]
@@ -62,6 +64,7 @@ def audit(
         typer.Option(
             "--first",
             metavar="X",
+            autocompletion=complete_labels,
             help=(
                 f"Value of one person in the first input: {VALUE_SYNTAX}. Chosen by a rule if "
                 "left out."
@@ -70,13 +73,19 @@ def audit(
     ] = None,
     second: Annotated[
         str | None,
-        typer.Option("--second", metavar="Y", help="Value of the same person in the second input."),
+        typer.Option(
+            "--second",
+            metavar="Y",
+            autocompletion=complete_labels,
+            help="Value of the same person in the second input.",
+        ),
     ] = None,
     others: Annotated[
         str | None,
         typer.Option(
             "--others",
             metavar="Z",
+            autocompletion=complete_labels,
             help="Value of every other person; several values are tried if left out.",
         ),
     ] = None,
@@ -87,7 +96,8 @@ def audit(
             "--second-batches",
             metavar="FILES",
             help=(
-                "Shuffled files made with the second input, in the same form as --first-batches."
+                "Shuffled files or releases made with the second input, in the same form as "
+                "--first-batches."
             ),
         ),
     ] = None,
@@ -192,17 +202,31 @@ def _value(query: Query, word: str) -> Value:
 
 
 def read_batches(task: Task, places: list[Path], option: str) -> list[Shuffled]:
-    """Read the shuffled batches in files, folders and patterns; errors name the file."""
+    """Read the shuffled batches in files, folders and patterns; errors name the file.
+
+    A release counts as the batch that it was estimated from.
+    """
     from metricshuffle.files import read_bytes
 
     files = [file for place in places for file in _files(place, option)]
     batches = []
     for file in files:
         try:
-            batches.append(task.read_shuffled(read_bytes(file)))
+            batches.append(_shuffled_batch(task, read_bytes(file)))
         except PlanError as error:
             raise PlanError(f"cannot use {file}: {error}") from None
     return batches
+
+
+def _shuffled_batch(task: Task, data: bytes) -> Shuffled:
+    """Return the batch in a shuffled file, or that of a release."""
+    if not data.lstrip().startswith(b"{"):
+        return task.read_shuffled(data)
+    from metricshuffle.tasks.release import Release
+
+    return task.read_shuffled(
+        Release.from_json(data.decode("utf-8", "replace")).shuffled.to_bytes()
+    )
 
 
 def _files(place: Path, option: str) -> list[Path]:

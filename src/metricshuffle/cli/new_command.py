@@ -115,14 +115,18 @@ def _answers(interview: Interview) -> list[str]:
             _area,
         )
         distance = interview.ask(
-            "How many metres apart may two places be that must be hard to tell apart?", _distance
+            "What is the largest distance, in metres, between two places that nobody should be "
+            "able to tell apart? (homes: 2000, if clinics 2 km apart must not be told apart)",
+            _distance,
         )
     else:
         words = interview.ask(
             "From which number to which, in which unit? (like 0 to 1000 kcal)", _range
         )
         distance = interview.ask(
-            "How far apart may two answers be that must be hard to tell apart?", _distance
+            "What is the largest difference between two answers that nobody should be able to "
+            "tell apart? (minutes to work: 15, if suburbs 15 minutes apart must not be told apart)",
+            _distance,
         )
     people = interview.ask("How many people will take part?", _people)
     strength = interview.ask(

@@ -368,12 +368,12 @@ def _distance(query: Query, distance: float | None) -> float:
     if isinstance(query.values_in, Categories) and query.items is None:
         return 1.0
     from metricshuffle.cli.value_distances import HOW_TO
+    from metricshuffle.planning.pairwise_distances import DISTANCE_EXAMPLES, DISTANCE_RULE
 
     raise InputError(
-        "--distance is missing: how far values may move and stay hidden, in units. Choose "
-        "one within which nobody would mind being mistaken "
-        f"for somebody else ({HOW_TO}); --values FILE --column NAME shows how far apart "
-        "your values are."
+        f"--distance is missing, in the unit of the values. {DISTANCE_RULE} "
+        f"{' '.join(DISTANCE_EXAMPLES)} See {HOW_TO}; --values FILE --column NAME shows how far "
+        "apart your values are."
     )
 
 

@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
+from metricshuffle.cli.column_completion import complete_columns
 from metricshuffle.cli.shared_options import number, whole
 
 QUERIES = (
@@ -171,6 +172,7 @@ Column = Annotated[
     _question_option(
         "--column",
         metavar="NAME",
+        autocompletion=complete_columns,
         help=(
             "Means: a column of each row, given once for each. Otherwise: column of --labels-from "
             "or --values; for places give it twice: first latitude or x, then longitude or y."
@@ -405,8 +407,8 @@ Distance = Annotated[
         parser=number,
         metavar="D",
         help=(
-            "Largest change of a value that is protected, in --unit (histogram of labels: 1 "
-            "if left out); see --values."
+            "Largest difference between two answers that nobody should be able to tell apart, in "
+            "--unit (histogram of labels: 1 if left out); see --values."
         ),
     ),
 ]
@@ -461,6 +463,7 @@ UserColumn = Annotated[
     _value_file_option(
         "--user-column",
         metavar="NAME",
+        autocompletion=complete_columns,
         help=(
             "Column of --values that identifies people; if left out, every row counts as a "
             "different person."

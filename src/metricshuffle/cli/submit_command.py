@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from metricshuffle.cli.column_completion import complete_labels
 from metricshuffle.cli.device_budget import agrees
 from metricshuffle.cli.shared_options import Json, ReadingOptions, number, with_reading_options
 from metricshuffle.errors import InputError, MetricShuffleError
@@ -48,6 +49,7 @@ OwnValue = Annotated[
     typer.Option(
         "--value",
         metavar="V",
+        autocompletion=complete_labels,
         help=(
             "Your own value instead of a file (a place as LATITUDE,LONGITUDE or X,Y; repeat "
             "for several items). It shows in the shell history and the process list; - "

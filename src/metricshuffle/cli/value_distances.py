@@ -13,11 +13,6 @@ if TYPE_CHECKING:
     from metricshuffle.queries.query import Query
 
 HOW_TO = "docs/how-to/choose-a-distance.md"
-HOW_TO_CHOOSE = (
-    "Choose a distance within which nobody would mind being mistaken for somebody else; a "
-    "round number that could be named without looking "
-    f"says nothing about the people ({HOW_TO})."
-)
 
 
 @dataclass(frozen=True)
@@ -32,7 +27,7 @@ class ValueFile:
         from metricshuffle.cli.console import show_progress
         from metricshuffle.cli.input_rows import rows_of
         from metricshuffle.data.query_values import join_parts
-        from metricshuffle.planning.pairwise_distances import summarize_distances
+        from metricshuffle.planning.pairwise_distances import DISTANCE_RULE, summarize_distances
         from metricshuffle.spaces import Categories, ZonePairs, Zones
 
         labels = isinstance(query.values_in, Categories | Zones | ZonePairs)
@@ -41,7 +36,11 @@ class ValueFile:
             values = join_parts(rows.parts(progress))
             progress("comparing pairs")
             spread = summarize_distances(query, values)
-        return [*spread.sentences(distance), *rows.remarks, HOW_TO_CHOOSE]
+        rule = (
+            f"{DISTANCE_RULE} A round number that could be named without looking at values says "
+            f"nothing about the people ({HOW_TO})."
+        )
+        return [*spread.sentences(distance), *spread.picture(distance), *rows.remarks, rule]
 
 
 def value_file(file: Path | None, options: ReadingOptions) -> ValueFile | None:

@@ -59,6 +59,8 @@ class Consent:
     exact: Section
     """The guarantee in exact words, for those who want to check it; in English."""
     language: str = ENGLISH
+    heading: str = ""
+    """The title without the planner's words."""
 
     @property
     def text(self) -> str:
@@ -116,9 +118,9 @@ class _Writer:
 
     def consent(self, expected_error: float | None, contact: str, minimum: int) -> Consent:
         say = self.say
-        title = say("What it means to take part")
+        heading = title = say("What it means to take part")
         if self.task.title is not None:
-            title = f"{self._quote(self.task.title)}: {title[:1].lower()}{title[1:]}"
+            title = f"{self._quote(self.task.title)}: {heading[:1].lower()}{heading[1:]}"
         parts = {
             "asked": (say("What you are asked"), self.asked(expected_error)),
             "sent": (say("What leaves your device"), self.sent()),
@@ -138,8 +140,13 @@ class _Writer:
         fallback = (
             (str(self.task.if_shuffler_colludes),) if self.task.protocol.trusted != "nobody" else ()
         )
-        exact = Section("exact", say("In exact words"), (str(self.task.guarantee), *fallback))
-        return Consent(title, sections, exact, self.words.language.code)
+        size = (
+            f"Everyone's report has {self.task.protocol.bits_per_user:,} bits in "
+            f"{self.task.protocol.messages_per_user:,} messages."
+        )
+        sentences = (str(self.task.guarantee), *fallback, size)
+        exact = Section("exact", say("In exact words"), sentences)
+        return Consent(title, sections, exact, self.words.language.code, heading)
 
     def _quote(self, words: str) -> str:
         opening, closing = self.say("“ ”").split()
@@ -195,7 +202,8 @@ class _Writer:
                 outcome=outcome,
             )
         )
-        return (made, *self.words.error_sentences(expected_error))
+        readers = say("Everyone may see the result.")
+        return (made, *self.words.error_sentences(expected_error), readers)
 
     # What is sent
 
@@ -216,7 +224,6 @@ class _Writer:
                     "This is your report. The mixer adds made-up reports to those of all people, "
                     "so that others cannot know the exact counts."
                 ),
-                self._size(),
             )
         if isinstance(protocol, NoisyVectors) and protocol.coordinates == 1:
             how = [
@@ -270,28 +277,12 @@ class _Writer:
                     "people come together."
                 )
             )
-        return (*how, self._size())
+        return tuple(how)
 
     def _small_noise(self) -> tuple[str, ...]:
         if self.task.protocol.trusted == "nobody":
             return ()
         return (self.say("The random number of one person may be small or zero."),)
-
-    def _size(self) -> str:
-        size_bytes = -(-self.task.protocol.bits_per_user // 8)
-        size = (
-            self.say("1 byte")
-            if size_bytes == 1
-            else self.say("{number} bytes", number=self.words.count(size_bytes))
-        )
-        pieces = self.task.protocol.messages_per_user
-        if pieces == 1:
-            return self.say("Everyone sends the same amount: {size}.", size=size)
-        return self.say(
-            "Everyone sends the same amount: {size} in {pieces} pieces.",
-            size=size,
-            pieces=self.words.count(pieces),
-        )
 
     # What can be learned if everyone keeps to the rules
 
@@ -307,7 +298,7 @@ class _Writer:
             "nobody": say("Anyone may see your report."),
             "shuffler": say(
                 "All reports go to a mixer (the shuffler), which mixes them and must forget who "
-                "sent which. Others see only the mixed reports."
+                "sent which. Others see only the mix, not which report is yours."
             ),
             "aggregator": say(
                 "All reports go to an adder (the aggregator), which adds them up. Others see only "
@@ -451,7 +442,11 @@ class _Writer:
         say = self.say
         task = self.task
         made_up = " ".join(
-            [say("Nobody can check if answers are true, yours included."), self._liar()]
+            [
+                say("Nobody can check if answers are true, yours included."),
+                say("A made-up answer is hidden too, but spoils the result."),
+                self._liar(),
+            ]
         )
         trusted = task.protocol.trusted
         if trusted == "nobody":
@@ -509,7 +504,8 @@ class _Writer:
             return (
                 self.say("You are asked once."),
                 self.say(
-                    "If you answer more questions later, a bit more can be learned each time."
+                    "If you answer other questions, before or later, a bit more can be learned "
+                    "each time."
                 ),
                 *self._list_on_device(),
             )

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 
@@ -26,6 +28,20 @@ MAX_PAIRS = 100_000
 # Earth mover's distances take longer.
 MAX_PAIRS_OF_USERS = 2_000
 NOT_PRIVATE = "NOT PRIVATE"
+DISTANCE_RULE = (
+    "The distance is the largest difference between two answers that nobody should be able to "
+    "tell apart."
+)
+DISTANCE_EXAMPLES = (
+    "Minutes to work: others may know whether a trip is long, but not the suburb, and suburbs "
+    "are 15 minutes apart: 15 min.",
+    "Homes: others may know the city, but not the street or the clinic nearby, and clinics are "
+    "2 km apart: 2 km.",
+)
+MAX_BARS = 16
+"""Most bars of the picture of distances."""
+BAR_LETTERS = 40
+"""Letters of its longest bar on a terminal."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,6 +67,34 @@ class DistanceSummary:
         return float(np.searchsorted(self.distances, distance * (1.0 + 1e-12), side="right")) / len(
             self.distances
         )
+
+    def histogram(self) -> tuple[Floats, Floats]:
+        """Return edges of bars, round numbers from zero on, and the share of pairs in each.
+
+        A bar holds the pairs up to its upper edge; the first bar includes distance zero.
+        """
+        largest = float(self.distances[-1]) or 1.0
+        power = 10.0 ** math.floor(math.log10(largest / MAX_BARS))
+        width = power * next(step for step in (1, 2, 5, 10) if step * power * MAX_BARS >= largest)
+        bars = math.ceil(largest / width * (1.0 - 1e-12))
+        edges = np.array([width * bar for bar in range(bars + 1)])
+        up_to = [0.0, *(self.within(edge) for edge in edges[1:].tolist())]
+        return edges, np.array([high - low for low, high in pairwise(up_to)])
+
+    def picture(self, distance: float | None = None) -> list[str]:
+        """Draw the histogram in letters, with a mark at the bar in which `distance` ends."""
+        edges, shares = self.histogram()
+        unit = f" {self.query.unit}" if self.query.unit else ""
+        ends = [f"{format_distance(float(f'{edge:.9g}'))}{unit}" for edge in edges[1:]]
+        lines = []
+        for low, high, end, share in zip(edges[:-1], edges[1:], ends, shares, strict=True):
+            bar = "#" * round(BAR_LETTERS * share / float(shares.max()))
+            mark = " <- the distance" if distance is not None and low < distance <= high else ""
+            lines.append(
+                f"  up to {end:>{max(map(len, ends))}}  {bar:<{BAR_LETTERS}}  "
+                f"{100.0 * share:4.1f} %{mark}"
+            )
+        return lines
 
     def sentences(self, distance: float | None = None) -> list[str]:
         """Say what was measured, and which share of the pairs a distance covers."""

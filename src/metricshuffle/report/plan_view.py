@@ -279,7 +279,7 @@ class ReleaseFacts:
     damage: Damage
     damage_text: str
     spoiled: tuple[str, ...]
-    """Sentences on what weakens the guarantees or the answer."""
+    """Sentences on what weakens the guarantees or the answer, in order of severity."""
     percent: bool
     """Whether the intervals are of shares, in percent."""
     smoothed: str = ""
@@ -369,8 +369,13 @@ def _smoothed(release: Release, answer: Answer) -> str:
 
 
 def _spoiled(release: Release) -> list[str]:
+    """Sentences on what weakens the release, in order of severity."""
     promises = 1 if release.guarantee.trust.trusted == "nobody" else 2
-    return [*release.sentences[promises:], *([release.warning] if release.warning else [])]
+    collected = (
+        [] if release.collected is None else release.collected.sentences_worst_first(release.task)
+    )
+    of_guarantees = release.sentences[promises : len(release.sentences) - len(collected)]
+    return [*of_guarantees, *([release.warning] if release.warning else []), *collected]
 
 
 def axis_values(value: object) -> tuple[float, ...]:

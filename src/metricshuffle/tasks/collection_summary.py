@@ -253,53 +253,75 @@ class Collected(Part):
 
     def sentences(self, task: Task) -> list[str]:
         """Sentences below the guarantees of a release: arrival, guarantee as arrived, and risks."""
+        return [text for _, text in self._graded_sentences(task)]
+
+    def sentences_worst_first(self, task: Task) -> list[str]:
+        """The same sentences in order of severity; neutral ones are last."""
+        graded = self._graded_sentences(task)
+        return [text for _, text in sorted(graded, key=lambda sentence: sentence[0])]
+
+    def _graded_sentences(self, task: Task) -> list[tuple[int, str]]:
+        """Sentences with grades: from 0, a promise that is broken, to 4, which is neutral."""
         if task.protocol.trusted == "aggregator":
             return self._adder_sentences(task)
-        texts = [self._arrival_text(task)]
+        incomplete = self.left_out or self.spoiled or self.replaced or self.unreadable
+        texts = [(1 if incomplete else 4, self._arrival_text(task))]
         dummies = task.protocol.adds_noise
         trusted = task.protocol.trusted != "nobody"
-        if trusted:
-            texts.append(self._dummies_text(task) if dummies else self._guarantee_text(task))
+        if trusted and dummies:
+            texts.append((2, self._dummies_text(task)))
+        elif trusted:
+            fulfilled = self.honest >= task.honest and self.guarantee_as_arrived is not None
+            texts.append((4 if fulfilled else 0, self._guarantee_text(task)))
         if self.admission == "open":
-            texts.append(
-                "Nobody checked that reports come from different people (open admission)"
-                + (
-                    "; a person who sends several leaves that many fewer to hide the others."
-                    if trusted and not dummies
-                    else "."
-                )
+            repeat_text = (
+                "; a person who sends several leaves that many fewer to hide the others."
+                if trusted and not dummies
+                else "."
             )
+            admission_text = (
+                "Nobody checked that reports come from different people (open admission)"
+            )
+            texts.append((2, admission_text + repeat_text))
         elif self.admission == "tickets":
-            texts.append("Every report spent a ticket; a person who had several was not stopped.")
+            admission_text = (
+                "Every report spent a ticket; a person who had several was not stopped."
+            )
+            texts.append((3, admission_text))
         else:
-            texts.append(
+            admission_text = (
                 "Every report spent a token; whoever gives tokens could have made any number of "
                 "them, and knows who took part."
             )
+            texts.append((3, admission_text))
         if trusted and not dummies:
             who = "The shuffler" if len(self.hops) == 1 else "One of the shufflers"
-            texts.append(
+            dropping_text = (
                 f"{who} could have dropped all reports but one and added others, and would "
                 "then learn from this release what one report "
                 "gives away, the second promise; compare the number of people with what "
                 "was published and with what you know."
             )
-        texts += self._witnessed()
+            texts.append((2, dropping_text))
+        texts += [(3, text) for text in self._witnessed()]
         if not self.apart:
-            texts.append(
+            linking_text = (
                 "Operator and analyst are the same, so nothing keeps them from linking "
                 "messages: the second promise is what holds."
             )
+            texts.append((0, linking_text))
         if self.read > 1 and task.protocol.damage(task.query, self.read).one is None:
-            texts.append(
+            lying_text = (
                 "What people send is not checked: a single one who lies can shift the "
                 "answer by anything, unseen."
             )
+            texts.append((2, lying_text))
         return texts
 
-    def _adder_sentences(self, task: Task) -> list[str]:
-        """Sentences about a sum by several servers."""
+    def _adder_sentences(self, task: Task) -> list[tuple[int, str]]:
+        """Sentences about a sum by several servers, with the same grades."""
         servers = len(self.hops)
+        fulfilled = self.honest >= task.honest and self.guarantee_as_arrived is not None
         texts = [
             f"{servers} adders ({', '.join(self.hops)}) signed the same set of {self.people:,} "
             f"reports and added up their shares; sum {self.digest[:16]}.",
@@ -320,8 +342,13 @@ class Collected(Part):
                 "The analyst works together with the operators of the adders; if that is all of "
                 "them, the second promise is what holds."
             )
+        # Arrival, trust, guarantee, admission, cheating; then that all roles are one.
+        grades = (4, 2, 4 if fulfilled else 0, 2, 2, 0)
         notes = dict.fromkeys(self.clock)
-        return [*texts, *(f"A note about the adder {note}" for note in notes)]
+        return [
+            *zip(grades, texts, strict=False),
+            *((3, f"A note about the adder {note}") for note in notes),
+        ]
 
     def _arrival_text(self, task: Task) -> str:
         through = (

@@ -5,11 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from metricshuffle.planning.pairwise_distances import DISTANCE_EXAMPLES, DISTANCE_RULE
 from metricshuffle.web.form_fields import Field, Slider
-
-TYPICAL_DISTANCES = (
-    "Typical: 200 m to 1 km for homes, 50 to 200 kcal for a meal, 2 to 10 years for an age."
-)
 
 
 @dataclass(frozen=True)
@@ -57,8 +54,8 @@ def target_fields(
         Field(
             "distance",
             "Distance",
-            f"Moves up to this far are hidden. {TYPICAL_DISTANCES} A dry run on a file shows "
-            "how far apart people are.",
+            f"{DISTANCE_RULE} {' '.join(DISTANCE_EXAMPLES)} A dry run on a file draws how far "
+            "apart people are.",
             distance,
             unit=unit,
             slider=slider,

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import metricshuffle
 from metricshuffle.errors import InputError, MetricShuffleError
+from metricshuffle.planning.costs.release_ledger import EVERYBODY
 from metricshuffle.report.template_engine import render_template, root
 from metricshuffle.web.access_control import discard_if_larger
 from metricshuffle.web.collection_opening import (
@@ -83,6 +84,8 @@ class Console:
     services: dict[str, str] = field(default_factory=dict)
     releases: dict[str, str] = field(default_factory=dict)
     """Release of each collection as JSON, by the digest of the collection."""
+    budgets: dict[str, list[str]] = field(default_factory=dict)
+    """What was spent of the people's budget when each of these was released."""
     rounds: dict[str, int] = field(default_factory=dict)
     apart: dict[str, bool] = field(default_factory=dict)
     asked: dict[str, str] = field(default_factory=dict)
@@ -363,6 +366,7 @@ class Console:
         url = _text(form, "url")
         digest = _text(form, "digest")
         key = _text(form, "key")
+        people = _text(form, "people") or EVERYBODY
         try:
             if not self.local:
                 raise InputError(
@@ -377,13 +381,15 @@ class Console:
             served = (await asyncio.to_thread(self._collection, url, digest)).served
             output = str(self.folder / f"release-{digest[:16]}.json")
             result = await self.job_service.run_for_window(
-                "collect", "", served=served, key=key, output=output
+                "collect", "", served=served, key=key, output=output, people=people
             )
             self.releases[digest] = result["release"]
+            self.budgets[digest] = result["budget"]
         except MetricShuffleError as error:
             return self._html(
                 await self._page(
-                    {"key": str(error)}, {"where": "collections", "digest": digest, "key": key}
+                    {"key": str(error)},
+                    {"where": "collections", "digest": digest, "key": key, "people": people},
                 )
             )
         return await self.again(request)
@@ -403,7 +409,12 @@ class Console:
             "web/alone.html.jinja",
             title=result["title"],
             back="/console",
-            inner=render_template("web/released.html.jinja", inner=result["html"], digest=digest),
+            inner=render_template(
+                "web/released.html.jinja",
+                inner=result["html"],
+                digest=digest,
+                budget=self.budgets[digest],
+            ),
             version=metricshuffle.__version__,
         )
         return self._html(page)
@@ -426,7 +437,7 @@ class Console:
         link = f"{url}/join/{validate_digest(digest)}"
         qr_image = io.BytesIO()
         segno.make(link, error="m").save(
-            qr_image, kind="svg", xmldecl=False, svgns=True, scale=8, border=4
+            qr_image, kind="svg", xmldecl=False, svgns=True, border=4, omitsize=True
         )
         inner = render_template(
             "web/join_link.html.jinja",

@@ -24,7 +24,11 @@ from metricshuffle.data.value_reading import PerUser
 from metricshuffle.errors import BatchTooSmall, InputError, MetricShuffleError, require
 from metricshuffle.numerics.types import Floats
 from metricshuffle.planning import Plan, simulate
-from metricshuffle.planning.pairwise_distances import summarize_distances
+from metricshuffle.planning.pairwise_distances import (
+    DISTANCE_RULE,
+    DistanceSummary,
+    summarize_distances,
+)
 from metricshuffle.planning.plan_text import error_text, expected_error_text
 from metricshuffle.queries.by_group import ByGroup
 from metricshuffle.queries.cell_query import CellQuery
@@ -36,6 +40,8 @@ from metricshuffle.queries.summed_query import SummedQuery
 from metricshuffle.queries.user_queries import UserQuery
 from metricshuffle.randomness import Randomness
 from metricshuffle.report.charts.answer_charts import answer_chart
+from metricshuffle.report.charts.chart import Chart
+from metricshuffle.report.charts.interval_charts import distances_chart
 from metricshuffle.report.components import Figure, TextTable
 from metricshuffle.report.template_engine import render_template
 from metricshuffle.spaces import (
@@ -109,6 +115,8 @@ class DryRun:
     facts: tuple[tuple[str, str], ...]
     numbers: TextTable
     simulated: tuple[str, ...]
+    distances: Figure | None = None
+    """How far apart the people of a file are."""
 
 
 def trial(
@@ -121,7 +129,7 @@ def trial(
     plan = result.plan
     query = result.plan.query
     remarks: list[str] = []
-    spread: tuple[str, ...] = ()
+    spread: DistanceSummary | None = None
     if path is None:
         values: Any = invent_values(query, min(plan.users, MAX_INVENTED_PEOPLE))
         people = f"{min(plan.users, MAX_INVENTED_PEOPLE):,} invented people"
@@ -157,7 +165,7 @@ def trial(
     return DryRun(
         people,
         tuple(remarks),
-        spread,
+        () if spread is None else tuple(spread.sentences(plan.target.distance)),
         Figure(private.drawing(), f"Private. {private.description}"),
         None
         if truth is None
@@ -165,6 +173,7 @@ def trial(
         _facts(released, true),
         _numbers(released, true),
         over,
+        None if spread is None else _distances_figure(spread, plan.target.distance),
     )
 
 
@@ -173,11 +182,25 @@ def _are_words(query: Query) -> bool:
     return isinstance(query.values_in, Categories | LabelSets | Zones | ZonePairs)
 
 
-def _spread(plan: Plan, values: Any) -> tuple[str, ...]:
+def _spread(plan: Plan, values: Any) -> DistanceSummary | None:
     try:
-        return tuple(summarize_distances(plan.query, values).sentences(plan.target.distance))
+        return summarize_distances(plan.query, values)
     except MetricShuffleError:
-        return ()
+        return None
+
+
+def _distances_figure(spread: DistanceSummary, distance: float) -> Figure:
+    edges, shares = spread.histogram()
+    across = f"apart ({spread.query.unit})" if spread.query.unit else "apart"
+    sentences = spread.sentences(distance)
+    chart = Chart(
+        distances_chart(edges, shares, distance, across),
+        "try-distances",
+        "How far apart two people are",
+        " ".join(sentences),
+        distances_chart(edges, shares, distance, across, narrow=True),
+    )
+    return Figure(chart.drawing(), f"How far apart two people of your file are. {DISTANCE_RULE}")
 
 
 def with_truth(release: Release, values: Any) -> Release:

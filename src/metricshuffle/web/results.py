@@ -36,7 +36,6 @@ from metricshuffle.report.sections.failures import failures
 from metricshuffle.report.sections.frontier import frontier
 from metricshuffle.report.sections.headline import Headline, headline
 from metricshuffle.report.template_engine import render_template
-from metricshuffle.tasks.wording import NO_QUESTION
 from metricshuffle.web.form_fields import FieldErrors
 from metricshuffle.web.forms import CARDS, Choice, PlanForm, asked, field_errors_of
 
@@ -167,7 +166,6 @@ def answer_html(result: PlanResult, state: str) -> str:
         headline=key_numbers,
         title=plan.title,
         question=plan.question,
-        no_question=NO_QUESTION,
         offers=offers,
         mine=mine,
         why=in_labels(why_chosen(plan, option_words))

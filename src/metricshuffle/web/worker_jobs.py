@@ -24,6 +24,7 @@ class JobResult(TypedDict, total=False):
     column_error: str
     columns: list[str]
     release: str
+    budget: list[str]
     known: bytes
     """A pickled plan, for later jobs."""
 
@@ -88,12 +89,25 @@ def engineered(card: str, typed: dict[str, str], known: bytes | None = None) -> 
     return {"html": engineer_html(card, typed)}
 
 
-def collect(served: bytes, key: str, output: str) -> JobResult:
-    """The analyst's part: fetch the released messages, decrypt them, and estimate."""
+def collect(served: bytes, key: str, output: str, people: str) -> JobResult:
+    """The analyst's part: fetch the released messages, decrypt them, estimate, and record it.
+
+    The ledger is in the folder of the analyst's key, which stays when this server ends.
+    """
     from metricshuffle.collection.analyst.analyst import Analyst
     from metricshuffle.collection.terms import Collection
+    from metricshuffle.planning.costs.joint_cost import joint_cost
+    from metricshuffle.planning.costs.release_ledger import Budget, spendings, validate_group_name
 
-    return {"release": Analyst(Path(key)).collect(Collection(served), output).to_json()}
+    group = validate_group_name(people)
+    collection = Collection(served)
+    budget = Budget.beside(key, collection.task)
+    release = Analyst(Path(key)).collect(collection, output, budget=budget, people=group)
+    spent = joint_cost(spendings([budget.notes], group))
+    return {
+        "release": release.to_json(),
+        "budget": [f"Recorded in {budget.path}.", *spent.lines()],
+    }
 
 
 def release(release: str) -> JobResult:

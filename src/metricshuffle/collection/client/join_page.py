@@ -22,6 +22,7 @@ from metricshuffle.collection.terms import Collection, Terms
 from metricshuffle.errors import PlanError, require
 from metricshuffle.numerics.rounding import format_number
 from metricshuffle.planning.consent import consent
+from metricshuffle.planning.translation import ENGLISH, language_codes
 from metricshuffle.protocols.frequencies import Frequencies
 from metricshuffle.protocols.shuffler_noise import ShufflerNoise
 from metricshuffle.tasks.task import Task
@@ -209,6 +210,11 @@ def join_page(
         goes_to=terms.hops[0].url,
         base=base,
         consent=consent(task, contact=contact, minimum=terms.minimum),
+        translations=[
+            consent(task, contact=contact, minimum=terms.minimum, language=code)
+            for code in language_codes()
+            if code != ENGLISH
+        ],
         drawn=_drawn(task, terms),
         served=collection.served.decode(),
         connects=_connections(collection, base),

@@ -14,6 +14,7 @@ from metricshuffle.report.charts.vega import (
     GRID,
     INK,
     MUTED,
+    VERMILLION,
     WATER,
     Spec,
     dots,
@@ -210,6 +211,31 @@ def steps_chart(
         ),
     }
     return panel(title, [band, curve], base, width, HEIGHT)
+
+
+def distances_chart(
+    edges: Floats, shares: Floats, distance: float, across: str, *, narrow: bool = False
+) -> Spec:
+    """Histogram of how far people are apart; a line marks the distance of a plan."""
+    percents = 100.0 * shares
+    spec = steps_chart(
+        "",
+        edges,
+        percents,
+        np.column_stack([np.zeros(len(shares)), percents]),
+        across,
+        "pairs of people (%)",
+        NARROW if narrow else WIDE,
+    )
+    if distance > float(edges[-1]):  # beyond every pair
+        return spec
+    top = float(percents.max())
+    side = "right" if distance > 0.6 * float(edges[-1]) else "left"
+    marked = note((distance, top), "the distance", VERMILLION, align=side, dx=-6, dy=8)
+    if side == "left":
+        marked["mark"]["dx"] = 6
+    mark = line([(distance, 0.0), (distance, top)], VERMILLION)
+    return {**spec, "layer": [*spec["layer"], mark, marked]}
 
 
 def number_chart(

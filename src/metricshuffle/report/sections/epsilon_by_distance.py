@@ -72,7 +72,7 @@ def reach(subject: ReportSubject) -> ReachChapter | None:
     )
     caption = (
         "Total epsilon between two answers at a distance; both axes are logarithmic. The "
-        "black line is the promise, the shaded part lies "
+        "line without dots is the promise, the shaded part lies "
         "beyond it. Delta "
         f"{format_delta(facts.delta)}{' for what is published' if alone else ''}; every "
         "dot is certified, and lines "

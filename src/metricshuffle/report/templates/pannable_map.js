@@ -56,6 +56,8 @@
       const element = document.createElement("div");
       element.className = "town";
       element.textContent = town[0];
+      element.setAttribute("role", "img");
+      element.setAttribute("aria-label", town[0]);
       shown.set(town, new maplibregl.Marker({ element, anchor: "left" }).setLngLat(town[1]).addTo(map));
     }
   };
