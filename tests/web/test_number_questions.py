@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import subprocess
 from pathlib import Path
 
@@ -177,6 +178,8 @@ def test_a_sentence_about_tables_is_next_to_its_field(
 def test_a_dry_run_of_functions_of_items_has_the_true_answer(name: str) -> None:
     typed, names, _ = TABLES[name]
     result = load_result("items", {"users": "300", **typed})
+    passed_on = pickle.loads(pickle.dumps(result))  # noqa: S301 - as between workers
+    assert passed_on.plan.digest == result.plan.digest
     assert command(result).startswith(f"{file_commands(result.plan.query)}metricshuffle plan ")
     dry_run = trial(result, None, (), "", "")
     assert dry_run.true is not None
