@@ -5,6 +5,7 @@ from __future__ import annotations
 import pickle
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.tables import check_all
@@ -63,7 +64,7 @@ def test_shares_of_items_above_are_read_and_written() -> None:
 TOWNS = "town,latitude,longitude\nBern,46.95,7.45\nThun,46.75,7.63\nRome,41.90,12.50\n"
 PLACED = {"item": "placed", "positions": TOWNS, "unit": "km", "distance": "20"}
 SHEET = "town\tpeople\nRome\t2.75\nBern\t0.5\nThun\t0.25"
-TABLES: dict[str, tuple[dict[str, str], list[str], list[list[float]]]] = {
+TABLES: dict[str, tuple[dict[str, str], list[str], list[Any]]] = {
     "columns": (
         {"question": "table", "high": "2", "table": "n,root,square\n2,1.5,4\n0,0,0\n1,1,1\n"},
         ["root", "square"],

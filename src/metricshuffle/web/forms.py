@@ -336,14 +336,14 @@ def _distance_function(words: FormReader) -> ItemFunction:
     from metricshuffle.queries import UserLinearQuery
 
     item = words.choice("item")
-    points: list[Any] = [point.strip() for point in words.text("distance_to").split(",")]
+    points: list[object] = [point.strip() for point in words.text("distance_to").split(",")]
     if item == "square":
         words.refuse("item", "a number or a word, if distances to some of them are asked for.")
     if item == "number":
         numbers = words.numbers("distance_to") or ()
         if any(number != int(number) for number in numbers):
             words.refuse("distance_to", "must be whole numbers, with commas between them.")
-        points = [int(number) for number in numbers]
+        points = list(map(int, numbers))
     words.checked()
 
     def distances(people: Users) -> UserLinearQuery:
