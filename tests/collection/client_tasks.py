@@ -14,6 +14,7 @@ from metricshuffle import (
     Categories,
     Centroid,
     Flows,
+    GreatCircle,
     Grid,
     Histogram,
     Integers,
@@ -40,6 +41,7 @@ from metricshuffle.collection.terms import Collection, instant
 from metricshuffle.noise.samplers import rational_rate
 from metricshuffle.protocols.features import (
     Cells,
+    Edges,
     FlowCells,
     FlowHats,
     GroupFeatures,
@@ -69,7 +71,7 @@ from metricshuffle.randomizers import (
     PlanarGeometric,
 )
 from metricshuffle.randomizers.additive_randomizer import AdditiveRandomizer
-from metricshuffle.spaces import Space
+from metricshuffle.spaces import Space, nested_squares
 from metricshuffle.spaces.users import users_of
 from metricshuffle.tasks.task import Task
 
@@ -157,7 +159,7 @@ def vectors(query: Query, features: Any, factor: float, **more: Any) -> tuple[Qu
     coordinates = len(features.ranges(space_of(query))[0])
     made = {
         "sharers": HONEST,
-        "together": 3,
+        "together": min(3, coordinates),
         "shares": 16,
         "trusted": "shuffler",
         "modulus": 2**14,
@@ -405,8 +407,90 @@ def tasks() -> dict[str, Task]:
             0.5,
         ),
     }
-    made |= dummy_tasks(labels, grid)
+    made |= item_tasks() | dummy_tasks(labels, grid)
     return {name: load_task(*parts) for name, parts in made.items()}
+
+
+def item_tasks() -> dict[str, Any]:
+    """Tasks of queries on items, which are numbers, squares or towns, fixed in number or not."""
+
+    def columns(query: UserLinearQuery, factor: float, **more: Any) -> tuple[Query, NoisyVectors]:
+        return vectors(query, TableColumns.of(query, balanced=False), factor, **more)
+
+    rounded: dict[str, Any] = {"units": 16, "divisor": 1, "rounding": "random"}
+    numbers = Integers(-3, 20, "h")
+    towns = Space(
+        Categories(["Bern", "Thun", "Rome"]),
+        GreatCircle([[46.95, 7.45], [46.75, 7.63], [41.9, 12.5]]),
+        unit="km",
+    )
+    to_towns = UserLinearQuery.distance_to(users_of(towns), ["Bern", "Rome"])
+    return {
+        "mean of five items": (
+            *columns(UserLinearQuery.average(users_of(numbers, 5)), 0.1, units=5),
+            2.0,
+        ),
+        "total of three items": (
+            *columns(UserLinearQuery.total(users_of(numbers, 3)), 0.1, units=3),
+            2.0,
+        ),
+        "mean place of items": (
+            *columns(
+                UserLinearQuery.average(users_of(Grid(6, 4, 500.0, "m"))),
+                0.002,
+                **{**rounded, "units": 2, "modulus": 2**20},
+            ),
+            1000.0,
+        ),
+        "items above thresholds": (
+            *columns(
+                UserLinearQuery.share_above(users_of(numbers), (2, 11), 4),
+                0.02,
+                **rounded,
+            ),
+            2.0,
+        ),
+        "distances to towns": (
+            *columns(
+                to_towns, 0.001, **{**rounded, "units": 1, "divisor": 2**17, "modulus": 2**20}
+            ),
+            100.0,
+        ),
+        "items on a line, rounded": (
+            *vectors(
+                UserHistogram(users_of(numbers)),
+                Ramps(width=2),
+                0.02,
+                **rounded,
+            ),
+            2.0,
+        ),
+        "items in nested squares": (
+            *vectors(
+                UserHistogram(users_of(nested_squares(2, 4000.0, "m"))),
+                Edges(),
+                2e-5,
+                **rounded,
+            ),
+            1000.0,
+        ),
+        "median between edges": (
+            *vectors(
+                Quantiles(Interval(0.0, 5.0, "km"), (0.5,), (0.5, 1, 2), 0.25),
+                QuantileWindows(edges=(0, 2, 4, 8, 19)),
+                0.2,
+            ),
+            1.0,
+        ),
+        "keys with whole numbers": (
+            *vectors(
+                KeyValues(Categories(["tea", "milk", "cocoa"]), Integers(0, 5), size=2),
+                GroupFeatures(form="up-down", groups=3, top=5),
+                0.2,
+            ),
+            3.0,
+        ),
+    }
 
 
 def dummy_tasks(labels: Categories, grid: Grid) -> dict[str, Any]:

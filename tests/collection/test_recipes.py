@@ -32,6 +32,7 @@ from metricshuffle import (
     Mean,
     Sum,
     UserHistogram,
+    UserLinearQuery,
 )
 from metricshuffle.collection import recipes
 from metricshuffle.collection.pile_recipes import family_recipe
@@ -40,12 +41,16 @@ from metricshuffle.collection.terms import Collection, canonical
 from metricshuffle.errors import NotCertified
 from metricshuffle.noise.polya import Polya
 from metricshuffle.noise.samplers import rational_rate
+from metricshuffle.planning.item_tables import above_of
+from metricshuffle.planning.query_words import QUERIES
 from metricshuffle.protocols.features import Cells, Ramps, ShiftedBoxes, space_of
 from metricshuffle.protocols.frequencies import Frequencies
 from metricshuffle.protocols.noisy_vectors import NoisyVectors
 from metricshuffle.protocols.partition_family import PartitionFamily, family_of
 from metricshuffle.protocols.shuffler_noise import ShufflerNoise
 from metricshuffle.protocols.sums import Sums
+from metricshuffle.queries.query import Query
+from metricshuffle.queries.user_queries import UserQuery
 from metricshuffle.randomizers import Channel, HadamardResponse, KaryRandomizedResponse, WitchHat
 from metricshuffle.randomizers.additive_randomizer import AdditiveRandomizer
 from metricshuffle.randomizers.count_response import CountResponse
@@ -215,6 +220,21 @@ def test_items_say_how_many_they_are() -> None:
 
 def test_the_vectors_are_what_the_python_client_makes() -> None:
     assert client_vectors.FILE.read_text(encoding="utf-8") == client_vectors.text()
+
+
+def test_every_query_of_the_command_line_has_vectors() -> None:
+    """Queries on items have them for one public number of items, and for any number."""
+    asked = {(name_of(task.query), task.query.items == "any") for task in tasks().values()}
+    assert {name for name, _ in asked} == {*QUERIES, "by-group"}
+    any_number = {name for name, is_any in asked if is_any}
+    assert any_number == {name for name in QUERIES if name.startswith("user-")} - {"user-total"}
+
+
+def name_of(query: Query) -> str:
+    """Name of a query on the command line."""
+    if isinstance(query, UserLinearQuery) and above_of(query) is not None:
+        return "user-share-above"
+    return query.title if isinstance(query, Histogram | UserQuery) else query.kind
 
 
 # --- laws of browsers, from the numbers of a recipe alone ---

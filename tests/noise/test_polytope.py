@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import pickle
 from decimal import Decimal, localcontext
 from fractions import Fraction
 
@@ -184,6 +185,15 @@ def test_the_cells_that_leave_have_this_law() -> None:
     assert p_value(codes, (law / law.sum()).ravel().tolist()) > TOO_UNLIKELY
     other = cell_law(HEXAGON, np.array([0.7, -5.0 / 7.0]))
     assert p_value(codes, (other / other.sum()).ravel().tolist()) < TOO_UNLIKELY
+
+
+def test_a_pickled_ball_draws_the_same_points() -> None:
+    """Plans cross processes, and so does the noise that they hold."""
+    drawn = [
+        ball.uniform(DecimalDraws(Randomness.seeded(9)))
+        for ball in (HEXAGON.ball, pickle.loads(pickle.dumps(HEXAGON.ball)))  # noqa: S301 - own
+    ]
+    assert drawn[0] == drawn[1]
 
 
 def test_the_sampler_agrees_with_one_of_twice_the_digits() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ from typer.testing import CliRunner
 import metricshuffle as ms
 from metricshuffle.cli.command_group import app
 from metricshuffle.errors import InputError
+from metricshuffle.planning.item_tables import item_files
 from metricshuffle.planning.plan_request import PlanRequest
 from metricshuffle.spaces import Box, Matrix, nested_squares_on_map
 
@@ -89,18 +91,35 @@ REQUESTS = {
         50,
     ),
 }
-COLUMNS = ms.UserLinearQuery(
-    ms.users_of(ms.Categories(["tea", "milk"])), [[0.5, 3.0], [1.25, 4.0]], ("price", "weight")
-)
+WORDS = ms.Categories(["tea, green", "milk"])
+TOWNS = ms.Space(ms.Categories(["Bern", "Rome"]), ms.GreatCircle([[46.95, 7.45], [41.9, 12.5]]))
+WITH_FILES = {
+    "columns of labels": ms.UserLinearQuery(
+        ms.users_of(ms.Categories(["tea", "milk"])), [[0.1, 3.0], [1 / 3, 4e-9]], ("price", "a,b")
+    ),
+    "regions of numbers": ms.UserLinearQuery.near(
+        ms.users_of(ms.Integers(-2, 9, "km"), 3), {"low": [-2, 0], "high": [9]}, 4
+    ),
+    "columns of cells": ms.UserLinearQuery(
+        ms.users_of(ms.Grid(2, 3, 500.0, "m")), [[index**0.5] for index in range(6)], ("root",)
+    ),
+    "vectors": ms.UserLinearQuery(
+        ms.users_of(ms.Space(WORDS, ms.Vectors([[0.1, 2.0], [1.0, 1 / 3]]))), [[1.0], [2.5]]
+    ),
+    "towns": ms.UserLinearQuery.distance_to(ms.users_of(TOWNS), ["Rome"]),
+}
+REQUESTS |= {
+    name: PlanRequest(query, ms.Target(1.0, 1e-6, query.diameter / 2), 50)
+    for name, query in WITH_FILES.items()
+}
 PYTHON_ONLY = {
-    "columns of items": PlanRequest(COLUMNS, NEAR, 50),
     "zones": PlanRequest(
         ms.Histogram(ms.Zones.of_points(["a", "b", "c"], [48.0, 48.1, 48.3], [11.0] * 3)),
         ms.Target(1.0, 1e-6, 1.2e4),
         50,
     ),
 }
-"""Requests with a table, which a command reads from a file."""
+"""Requests with zones of a file, which nothing writes."""
 
 
 def same(one: PlanRequest, other: PlanRequest) -> bool:
@@ -114,7 +133,9 @@ def same(one: PlanRequest, other: PlanRequest) -> bool:
 
 
 @pytest.mark.parametrize("name", REQUESTS)
-def test_the_command_asks_for_the_same(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_command_asks_for_the_same(
+    name: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     caught: list[PlanRequest] = []
 
     def catch(request: PlanRequest, progress: Any) -> None:
@@ -124,6 +145,11 @@ def test_the_command_asks_for_the_same(name: str, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(
         importlib.import_module("metricshuffle.planning.plan_for_error"), "plan_request", catch
     )
+    monkeypatch.chdir(tmp_path)
+    files = item_files(REQUESTS[name].query)
+    assert bool(files) == (name in WITH_FILES)
+    for file, text in files.items():
+        (tmp_path / file).write_text(text)
     words = [word for option in REQUESTS[name].to_command() for word in option]
     told = CliRunner().invoke(app, ["plan", *words])
     assert caught, (words, told.stderr)
@@ -185,6 +211,9 @@ def test_what_has_no_options_is_refused() -> None:
     table = ms.Space(ms.Categories(["a", "b"]), Matrix([[0, 2], [2, 0]]))
     with pytest.raises(InputError, match="with a custom metric"):
         PlanRequest(ms.UserHistogram(ms.users_of(table, 1)), ms.Target(1, 0, 2), 50).to_command()
+    loose = ms.UserLinearQuery(ms.users_of(WORDS), [[0.0], [1.0]], norm="l1", constant=2.0)
+    with pytest.raises(InputError, match="with a norm and a constant has no options"):
+        PlanRequest(loose, NEAR, 50).to_command()
     squares = nested_squares_on_map(2, Box(48.1, 11.5, 48.2, 11.65))
     assert ("--levels", "2") in PlanRequest(
         ms.UserHistogram(ms.users_of(squares)), ms.Target(1, 0, 5e3), 9

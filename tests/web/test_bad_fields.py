@@ -33,11 +33,12 @@ ELSEWHERE = {
     ("side", "distance"),
     ("thresholds", "fade"),
     ("resolution", "where"),
+    ("positions", "item"),
 }
 """Input -> the other field where its error is shown.
 
-A real number needs a step, a distance must fit its unit, a fade its threshold, and cells of H3 need
-a box in degrees.
+A real number needs a step, a distance must fit its unit, a fade its threshold, cells of H3 need
+a box in degrees, and words with positions a question about them.
 """
 
 

@@ -24,6 +24,7 @@ PAGES = {
     "place": "/?card=place",
     "category": "/?card=category",
     "items": "/?card=items",
+    "table of items": "/?card=items&question=table&similar_to=name,x,y%0Ahot,1,2",
     "amplify": "/engineers?card=amplify",
     "solve": "/engineers?card=solve",
     "console": "/console",

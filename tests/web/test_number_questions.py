@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import pickle
+import subprocess
+from pathlib import Path
+from typing import Any
+
 import pytest
 from tests.tables import check_all
 
 import metricshuffle as ms
+from metricshuffle.planning.item_tables import item_files
 from metricshuffle.planning.plan_request import PlanRequest
-from metricshuffle.web.downloads import command, python
+from metricshuffle.web.downloads import command, file_commands, python
 from metricshuffle.web.dry_run import trial
 from metricshuffle.web.form_fields import FieldErrors
 from metricshuffle.web.forms import asked
@@ -55,6 +61,132 @@ def test_shares_of_items_above_are_read_and_written() -> None:
         assert name in wrong.value.sentences
 
 
+TOWNS = "town,latitude,longitude\nBern,46.95,7.45\nThun,46.75,7.63\nRome,41.90,12.50\n"
+PLACED = {"item": "placed", "positions": TOWNS, "unit": "km", "distance": "20"}
+SHEET = "town\tpeople\nRome\t2.75\nBern\t0.5\nThun\t0.25"
+TABLES: dict[str, tuple[dict[str, str], list[str], list[Any]]] = {
+    "columns": (
+        {"question": "table", "high": "2", "table": "n,root,square\n2,1.5,4\n0,0,0\n1,1,1\n"},
+        ["root", "square"],
+        [[0.0, 0.0], [1.0, 1.0], [1.5, 4.0]],
+    ),
+    "columns of towns": (
+        {"question": "table", "table": SHEET, **PLACED},
+        ["people"],
+        [[0.5], [0.25], [2.75]],
+    ),
+    "similarities": (
+        {
+            "question": "table",
+            "item": "label",
+            "labels": "tea, milk",
+            "table": "word,x,y\ntea,1,0\nmilk,0,1",
+            "similar_to": "name,x,y\nhot,1,0.5",
+            "distance": "1",
+        },
+        ["hot"],
+        [[1.0], [0.5]],
+    ),
+    "regions": (
+        {"question": "regions", "high": "3", "fade": "2", "regions": "r,n\nlow,0\ntop,3\n"},
+        ["low", "top"],
+        [[1.0, 0.0], [0.5, 0.0], [0.0, 0.5], [0.0, 1.0]],
+    ),
+    "distances of numbers": (
+        {"question": "distance", "high": "2", "distance_to": "1, 2"},
+        ["1", "2"],
+        [[1.0, 2.0], [0.0, 1.0], [1.0, 0.0]],
+    ),
+    "distances of towns": (
+        {"question": "distance", "distance_to": "Bern", **PLACED},
+        ["Bern"],
+        [[0.0], [pytest.approx(26.11, abs=0.01)], [pytest.approx(689.7, abs=0.1)]],
+    ),
+}
+"""Forms about functions of items, with the names of columns and the table that they ask for."""
+
+
+@check_all("name", TABLES)
+def test_functions_of_items_are_read_and_written(name: str, tmp_path: Path) -> None:
+    typed, names, table = TABLES[name]
+    question = asked("items", {"users": "300", **typed})
+    query = question.request.query
+    assert isinstance(query, ms.UserLinearQuery)
+    assert list(query.names) == names
+    assert query.table.tolist() == table
+    options = question.request.to_command()
+    assert {("--query", "user-linear"), ("--table", "table.csv")} <= set(options)
+    assert (("--positions", "positions.csv") in options) == ("positions" in typed)
+    assert eval(question.request.to_python(), {"ms": ReturnedRequest}).query == query  # noqa: S307
+    writing = file_commands(query)
+    subprocess.run(["/bin/sh", "-ec", writing], check=True, cwd=tmp_path)
+    assert {file.name: file.read_text() for file in tmp_path.iterdir()} == item_files(query)
+    for file in tmp_path.iterdir():
+        file.unlink()
+
+
+def test_the_example_of_every_function_of_items_works() -> None:
+    for question in ("table", "regions", "distance"):
+        query = asked("items", {"question": question}).request.query
+        assert isinstance(query, ms.UserLinearQuery)
+        assert query.table.shape == (24, 2)
+
+
+@check_all(
+    "typed, field, words",
+    [
+        ({"question": "table", "table": ""}, "table", "Table is empty; give a header"),
+        ({"question": "table", "table": "x" * 8001}, "table", "is longer than 8,000 characters"),
+        ({"question": "table", "table": "n,a\n0,1\n"}, "table", "Table has no row for 1"),
+        ({"question": "table", "table": "n,a\n0,1,2\n"}, "table", "has 3 cells, but the header"),
+        ({"question": "table", "table": "n,a\n0,x\n", "high": "1"}, "table", "no row for 1"),
+        (
+            {"question": "table", "table": "n,a\n0,x\n1,1", "high": "1"},
+            "table",
+            "row 2, column a: 'x' is not a number",
+        ),
+        ({"question": "table", "table": "n,a\n0,5\n1,5", "high": "1"}, "table", "is the same at"),
+        ({"question": "table", "item": "label"}, "table", "'0' is not a label"),
+        (
+            {"question": "table", "similar_to": "name,x\nhot,1\n"},
+            "similar_to",
+            "Compared with must have a name and 2 numbers in each row, as “Table” has, got 1",
+        ),
+        ({"question": "regions", "fade": ""}, "fade", "Fading over is empty; regions need it"),
+        ({"question": "regions", "fade": "0"}, "fade", "Fading over must be a number > 0"),
+        ({"question": "regions", "regions": "r,n\na,99\n"}, "regions", "99 lies above it"),
+        ({"question": "regions", "regions": "r,n\na,?\n"}, "regions", "by whole numbers"),
+        ({"question": "distance", "distance_to": "30"}, "distance_to", "30 lies above it"),
+        ({"question": "distance", "distance_to": "1.5"}, "distance_to", "must be whole numbers"),
+        ({"question": "distance", "item": "square"}, "item", "a number or a word, if distances"),
+        ({**PLACED, "question": "distance", "distance_to": "Oslo"}, "distance_to", "'Oslo' is not"),
+        ({**PLACED, "question": "distance", "unit": "mile"}, "unit", "is km or m, got 'mile'"),
+        ({**PLACED, "question": "distance", "positions": "town\nx\ny"}, "positions", "needs a col"),
+        ({**PLACED, "question": "histogram"}, "item", "a word with a position only for columns"),
+    ],
+)
+def test_a_sentence_about_tables_is_next_to_its_field(
+    typed: dict[str, str], field: str, words: str
+) -> None:
+    with pytest.raises(FieldErrors) as wrong:
+        asked("items", typed).request.setting  # noqa: B018 - the target is checked there
+    assert list(wrong.value.sentences) == [field]
+    assert words in wrong.value.sentences[field]
+
+
+@pytest.mark.thorough
+@check_all("name", TABLES)
+def test_a_dry_run_of_functions_of_items_has_the_true_answer(name: str) -> None:
+    typed, names, _ = TABLES[name]
+    result = load_result("items", {"users": "300", **typed})
+    passed_on = pickle.loads(pickle.dumps(result))  # noqa: S301 - as between workers
+    assert passed_on.plan.digest == result.plan.digest
+    assert command(result).startswith(f"{file_commands(result.plan.query)}metricshuffle plan ")
+    dry_run = trial(result, None, (), "", "")
+    assert dry_run.true is not None
+    assert [row[0] for row in dry_run.numbers.rows] == names
+
+
 @pytest.mark.thorough
 def test_a_dry_run_of_totals_is_drawn_on_the_range_of_totals() -> None:
     result = load_result("items", {"question": "total", "distance": "2", "users": "300"})
@@ -84,6 +216,8 @@ class ReturnedRequest:
     plan = staticmethod(PlanRequest)
     Target, Integers, Categories = ms.Target, ms.Integers, ms.Categories
     Means, Sets, KeyValues = ms.Means, ms.Sets, ms.KeyValues
+    Space, Users, UserLinearQuery = ms.Space, ms.Users, ms.UserLinearQuery
+    GreatCircle, Vectors = ms.GreatCircle, ms.Vectors
 
 
 @check_all(

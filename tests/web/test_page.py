@@ -68,6 +68,32 @@ def test_another_candidate_can_be_chosen_and_the_command_makes_the_same_plan(
     assert page.get_attribute(".result", "data-digest") == digest
 
 
+def test_a_pasted_table_is_planned_and_its_commands_make_the_same_plan(
+    window: Callable[..., Any], served: Served, tmp_path: Path
+) -> None:
+    page = window()
+    page.goto(served.at("/?card=items&question=table&high=2&items="))
+    page.wait_for_selector("#table-wrong:has-text('3 lies above')")
+    assert page.get_attribute("#field-table", "aria-invalid") == "true"
+    table = 'number\troot "r"\tit\'s\n0\t0\t0\n1\t1\t1\n2\t1.5\t4\n'
+    page.fill("#field-table", table)
+    page.wait_for_selector(".result")
+    digest = page.get_attribute(".result", "data-digest")
+    page.reload()
+    page.wait_for_selector(f".result[data-digest='{digest}']")
+    assert page.input_value("#field-table") == table
+    page.locator("#take").scroll_into_view_if_needed()
+    commands = page.text_content("#text-command code")
+    name = f"{shlex.quote(sys.executable)} -m metricshuffle"
+    script = commands.replace("\nmetricshuffle ", f"\n{name} ")
+    subprocess.run(
+        ["/bin/sh", "-ec", script], cwd=tmp_path, check=True, capture_output=True, timeout=120
+    )
+    plan = ms.Plan.load(tmp_path / "plan.json")
+    assert plan.digest == digest
+    assert getattr(plan.query, "names") == ('root "r"', "it's")  # noqa: B009 - of its kind only
+
+
 def test_back_forward_and_reload_restore_what_was_typed(
     window: Callable[..., Any], served: Served
 ) -> None:

@@ -118,25 +118,28 @@ class Polytope:
     @cached_property
     def ball(self) -> UnitBall:
         """The polytope as the unit ball of its norm, with an exact sampler by rejection."""
+        return UnitBall(self._norm, self.widths, self._uniform_point)
+
+    @cached_property
+    def _frame_in_decimals(self) -> tuple[list[Vector], list[Vector]]:
         with localcontext(high_precision()):
             scaled, others = ([_decimals(row) for row in part] for part in self.frame)
-        count = self.dimension
-        tries = TRIES_PER_FACTORIAL * math.factorial(count)
+        return scaled, others
 
-        facets = [[Decimal(entry) for entry in row] for row in self.facets]
+    @cached_property
+    def _facets_in_decimals(self) -> list[Vector]:
+        return [[Decimal(entry) for entry in row] for row in self.facets]
 
-        def norm(z: Sequence[Decimal]) -> Decimal:
-            sizes = (abs(_product(row, z)) for row in facets)
-            return max(sizes) / self.largest
+    def _norm(self, z: Sequence[Decimal]) -> Decimal:
+        return max(abs(_product(row, z)) for row in self._facets_in_decimals) / self.largest
 
-        def points(draws: DecimalDraws) -> Vector:
-            for _ in range(tries):
-                y = [draws.symmetric() for _ in range(count)]
-                if all(abs(_product(row, y)) <= 1 for row in others):
-                    return [_product(row, y) for row in scaled]
-            raise NotCertified("no uniform point of the polytope was drawn; draw again.")
-
-        return UnitBall(norm, self.widths, points)
+    def _uniform_point(self, draws: DecimalDraws) -> Vector:
+        scaled, others = self._frame_in_decimals
+        for _ in range(TRIES_PER_FACTORIAL * math.factorial(self.dimension)):
+            y = [draws.symmetric() for _ in range(self.dimension)]
+            if all(abs(_product(row, y)) <= 1 for row in others):
+                return [_product(row, y) for row in scaled]
+        raise NotCertified("no uniform point of the polytope was drawn; draw again.")
 
     @cached_property
     def _frame_in_floats(self) -> tuple[Floats, Floats]:

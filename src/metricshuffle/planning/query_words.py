@@ -12,6 +12,12 @@ import numpy as np
 from metricshuffle.display import nearest_word
 from metricshuffle.errors import InputError, argument, require
 from metricshuffle.models import FrozenModel
+from metricshuffle.planning.item_tables import (
+    FILE_OPTIONS,
+    POSITIONS_FILE,
+    above_of,
+    item_files,
+)
 from metricshuffle.queries import (
     ByGroup,
     Centroid,
@@ -425,18 +431,14 @@ def query_options(query: Query) -> Options:
     """Return the options of `metricshuffle plan` that describe a query."""
     if isinstance(query, UserQuery):
         kind = query.title
-        thresholds: Options = {}
-        if isinstance(query, UserLinearQuery) and query.tabular:
-            above = _above_of(query)
-            if above is None:
-                raise InputError(
-                    "of linear queries of users' items, only means, totals and shares above "
-                    "thresholds are described by options."
-                )
-            kind = "user-share-above"
-            thresholds = {"at": ",".join(map(number_text, above.at)), "fade": above.fade}
         space = query.people.items_in
-        options = _domain_options(space.domain, space.metric) | thresholds
+        files = item_files(query)
+        options = {} if POSITIONS_FILE in files else _domain_options(space.domain, space.metric)
+        if files:
+            options |= {name: file for name, file in FILE_OPTIONS.items() if file in files}
+        elif isinstance(query, UserLinearQuery) and (above := above_of(query)) is not None:
+            kind = "user-share-above"
+            options |= {"at": ",".join(map(number_text, above.at)), "fade": above.fade}
         return {"query": kind, **options, "unit": space.unit or None, "items": query.people.items}
     if isinstance(query, ByGroup):
         options = _domain_options(query.groups) | _domain_options(query.numbers)
@@ -458,22 +460,6 @@ def query_options(query: Query) -> Options:
     }
     fade = {"fade": query.fade} if isinstance(query, ShareAbove) else {}
     return {"query": kind, **_domain_options(domain), "step": step, **listed, **fade}
-
-
-def _above_of(query: UserLinearQuery) -> ShareAbove | None:
-    """The shares above thresholds that the columns are; None for other columns."""
-    domain = query.values_in
-    if not isinstance(domain, Integers):
-        return None
-    ends = np.sum(query.table < 1.0, axis=0)
-    widths = ends - np.sum(query.table <= 0.0, axis=0) + 1
-    try:
-        at = tuple(int(end) + domain.low - 1 for end in ends)
-        above = ShareAbove(domain, at, float(widths[0]))
-        same = query == UserLinearQuery.share_above(query.people, at, above.fade)
-    except InputError:
-        return None
-    return above if same else None
 
 
 def _record_options(query: RecordQuery) -> Options:
@@ -546,7 +532,7 @@ def python_code(value: object) -> str:
         return f"ms.UserLinearQuery.average({python_code(value.people)})"
     if isinstance(value, UserLinearQuery) and value.totals_points:
         return f"ms.UserLinearQuery.total({python_code(value.people)})"
-    if isinstance(value, UserLinearQuery) and (above := _above_of(value)) is not None:
+    if isinstance(value, UserLinearQuery) and (above := above_of(value)) is not None:
         people = python_code(value.people)
         return f"ms.UserLinearQuery.share_above({people}, {list(above.at)!r}, {above.fade!r})"
     if isinstance(value, Grid) and value.box is not None:

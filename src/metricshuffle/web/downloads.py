@@ -7,7 +7,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from metricshuffle.planning.item_tables import item_files
+
 if TYPE_CHECKING:
+    from metricshuffle.queries.query import Query
     from metricshuffle.web.results import PlanResult
 
 JSON = "application/json"
@@ -19,7 +22,7 @@ MAX_LINE_LENGTH = 100
 
 
 def command(result: PlanResult) -> str:
-    """The command line that makes the same plan."""
+    """The command line that makes the same plan, after those that write the files it reads."""
     lines = []
     line = "metricshuffle plan"
     for option in (
@@ -32,7 +35,14 @@ def command(result: PlanResult) -> str:
             lines.append(line)
             line = " "
         line = f"{line} {words}"
-    return " \\\n".join([*lines, line]) + "\n"
+    return file_commands(result.asked.request.query) + " \\\n".join([*lines, line]) + "\n"
+
+
+def file_commands(query: Query) -> str:
+    """Commands of a shell that write the files which the options of a query name."""
+    return "".join(
+        f"printf %s {shlex.quote(text)} > {name}\n" for name, text in item_files(query).items()
+    )
 
 
 def arguments(result: PlanResult) -> list[str]:

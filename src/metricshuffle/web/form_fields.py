@@ -9,9 +9,11 @@ from typing import Literal
 
 from metricshuffle.errors import ArgumentNames, InputError, MetricShuffleError, python_name
 
-Kind = Literal["number", "whole", "words", "choice", "check", "hidden"]
+Kind = Literal["number", "whole", "words", "table", "choice", "check", "hidden"]
 MAX_TEXT_LENGTH = 20_000
 """Maximum characters of a field; a list of labels may be long."""
+MAX_TABLE_LENGTH = 8_000
+"""Maximum characters of a table: a form is an address, which a server reads up to some length."""
 MAX_UNIT_LENGTH = 40
 LARGEST_WHOLE = 9e15
 """Every whole number up to this one is exact in floating point."""

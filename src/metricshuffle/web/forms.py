@@ -2,19 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from metricshuffle.errors import MetricShuffleError
+from metricshuffle.errors import MetricShuffleError, argument
 from metricshuffle.web.card_fields import QuestionCard
-from metricshuffle.web.form_fields import MAX_TEXT_LENGTH, FieldErrors, FormReader, page_text
+from metricshuffle.web.form_fields import (
+    MAX_TABLE_LENGTH,
+    MAX_TEXT_LENGTH,
+    FieldErrors,
+    FormReader,
+    page_text,
+)
 from metricshuffle.web.question_cards import PLAN_CARDS
 from metricshuffle.web.wording_fields import read_wording
 
 if TYPE_CHECKING:
+    from metricshuffle.data.point_tables import ItemFunction, PointTable
     from metricshuffle.planning.plan_request import PlanRequest
     from metricshuffle.queries.query import Query
+    from metricshuffle.spaces import Users
 
 CARDS = {card.name: card for card in PLAN_CARDS}
 # Fields that show an error about a field that the form lacks; for a box, both ends show it.
@@ -236,7 +244,7 @@ def _items_query(words: FormReader) -> Query:
     question = words.choice("question")
     item = words.choice("item")
     unit = words.unit()
-    low = high = levels = side = labels = None
+    low = high = levels = side = labels = positions = distances = table = None
     at = words.numbers("thresholds") if question == "share-above" else None
     fade = words.number("fade") if question == "share-above" else None
     if question in ("total", "share-above") and item != "number":
@@ -249,26 +257,111 @@ def _items_query(words: FormReader) -> Query:
         if question == "mean":
             words.refuse("item", "of a mean is a number or a place; words have no mean.")
         labels = _labels(words)
+    elif item == "placed":
+        if question not in ITEM_FUNCTIONS:
+            words.refuse(
+                "item", "a word with a position only for columns of a table, regions and distances."
+            )
+        positions = _point_table(words, "positions")
     else:
         levels = words.whole("levels")
         side = words.number("side")
     items = words.whole("items")
+    if question in ITEM_FUNCTIONS:
+        table = ITEM_FUNCTIONS[question](words)
     words.checked()
+    if positions is not None:
+        if positions.on_globe and unit not in ("", "km", "m"):
+            raise FieldErrors({"unit": f"Unit of places on the globe is km or m, got {unit!r}."})
+        labels, distances = positions.positions(None, unit)
     items_words = QueryWords(
         low=low,
         high=high,
         unit=unit,
         labels=labels,
+        distances=distances,
         levels=levels,
         side=side,
         items=items,
         at=at,
         fade=fade,
+        table=table,
     )
     try:
-        return items_words.query(f"user-{question}")
+        return items_words.query("user-linear" if table is not None else f"user-{question}")
     except MetricShuffleError as error:
-        raise error.renamed(at="thresholds") from None
+        raise error.renamed(at="thresholds", width="fade", points="distance_to") from None
+
+
+def _point_table(words: FormReader, name: str) -> PointTable | None:
+    """The table of a field; None with an error if it is empty, too long or not a table."""
+    from metricshuffle.data.point_tables import PointTable
+
+    text = words.text(name)
+    if not text:
+        words.refuse(name, "is empty; give a header and a row for each point.")
+    elif len(text) > MAX_TABLE_LENGTH:
+        words.refuse(
+            name,
+            f"is longer than {MAX_TABLE_LENGTH:,} characters; the command reads larger ones from "
+            "a file.",
+        )
+    else:
+        try:
+            return PointTable.parse(text, name)
+        except MetricShuffleError as error:
+            raise FieldErrors({name: page_text(error, words.fields)}) from None
+    return None
+
+
+def _columns_function(words: FormReader) -> ItemFunction:
+    """Means of the columns of a table, or similarities of its rows."""
+    table = _point_table(words, "table")
+    compared = _point_table(words, "similar_to") if words.text("similar_to") else None
+    words.checked()
+    assert table is not None  # noqa: S101 - checked above
+    return lambda people: table.columns(people, compared)
+
+
+def _regions_function(words: FormReader) -> ItemFunction:
+    regions, fade = _point_table(words, "regions"), words.number("fade")
+    if not words.text("fade"):
+        words.refuse("fade", "is empty; regions need it, as sharp edges would tell nearby apart.")
+    words.checked()
+    assert regions is not None and fade is not None  # noqa: S101, PT018 - checked above
+    return lambda people: regions.regions(people, fade)
+
+
+def _distance_function(words: FormReader) -> ItemFunction:
+    from metricshuffle.queries import UserLinearQuery
+
+    item = words.choice("item")
+    points: list[object] = [point.strip() for point in words.text("distance_to").split(",")]
+    if item == "square":
+        words.refuse("item", "a number or a word, if distances to some of them are asked for.")
+    if item == "number":
+        numbers = words.numbers("distance_to") or ()
+        if any(number != int(number) for number in numbers):
+            words.refuse("distance_to", "must be whole numbers, with commas between them.")
+        points = list(map(int, numbers))
+    words.checked()
+
+    def distances(people: Users) -> UserLinearQuery:
+        try:
+            return UserLinearQuery.distance_to(people, points)
+        except MetricShuffleError as error:
+            sentence = page_text(error.prefixed(f"{argument('distance_to')}: "), words.fields)
+            raise FieldErrors({"distance_to": sentence}) from None
+
+    return distances
+
+
+ITEM_FUNCTIONS: dict[str, Callable[[FormReader], ItemFunction]] = {
+    "table": _columns_function,
+    "regions": _regions_function,
+    "distance": _distance_function,
+}
+"""Questions about a function of items, by their names on the card."""
 
 
 def _record_query(words: FormReader) -> Query:

@@ -273,6 +273,9 @@ CATEGORY = QuestionCard(
     target_fields("1", "", "0.005", "a share, 0.01 is 1 %", "2000", None, Slider(0.0001, 0.2)),
 )
 
+HOURS = [(hour, 2.5 if hour in (7, 8, 17, 18) else 1.5, min(hour, 23 - hour)) for hour in range(24)]
+"""Example of a table: the fare, and how crowded a bus is, at each hour."""
+
 ITEMS = QuestionCard(
     "items",
     "Many things per person",
@@ -284,8 +287,8 @@ ITEMS = QuestionCard(
             "question",
             "What you want to know",
             "How all items are spread, with equal weight for each person; their mean; the mean "
-            "total, if everybody has the same number of items; or the share of them above a "
-            "threshold.",
+            "total, if everybody has the same number of items; the share of them above a "
+            "threshold or near a region; or the mean of numbers that belong to them.",
             "histogram",
             "choice",
             choices=(
@@ -293,6 +296,9 @@ ITEMS = QuestionCard(
                 ("mean", "Their mean"),
                 ("total", "Their total"),
                 ("share-above", "The share above a threshold"),
+                ("table", "The mean of columns of a table"),
+                ("regions", "The share in or near regions"),
+                ("distance", "The mean distance to some of them"),
             ),
         ),
         Field(
@@ -305,6 +311,7 @@ ITEMS = QuestionCard(
                 ("number", "A whole number"),
                 ("label", "A word"),
                 ("square", "A place in nested squares"),
+                ("placed", "A word with a position"),
             ),
         ),
         Field("low", "Smallest", "", "0", "whole", when=("item", ("number",))),
@@ -316,6 +323,15 @@ ITEMS = QuestionCard(
             "home, work, shop, park",
             "words",
             when=("item", ("label",)),
+        ),
+        Field(
+            "positions",
+            "Positions",
+            "A header and a row for each word; the columns latitude and longitude are places on "
+            "the globe (unit km or m), others are vectors. Commas, or cells copied from a sheet.",
+            "town,latitude,longitude\nBern,46.95,7.45\nThun,46.75,7.63\nRome,41.90,12.50",
+            "table",
+            when=("item", ("placed",)),
         ),
         Field(
             "levels",
@@ -344,11 +360,49 @@ ITEMS = QuestionCard(
         Field(
             "fade",
             "Fading over",
-            "Items count in part up to this far below a threshold; wider is more exact.",
+            "Items count in part up to this far below a threshold, or around a region; wider is "
+            "more exact.",
             "4",
             unit="@unit",
             optional=True,
-            when=("question", ("share-above",)),
+            when=("question", ("share-above", "regions")),
+        ),
+        Field(
+            "table",
+            "Table",
+            "A header and a row for each possible item (a square has two: column and row), then "
+            "its numbers; it becomes public. Commas, or cells copied from a sheet. Larger tables "
+            "are read by the command: --query user-linear --table FILE.",
+            "hour,fare,crowd\n"
+            + "".join(f"{hour},{fare},{crowd}\n" for hour, fare, crowd in HOURS),
+            "table",
+            when=("question", ("table",)),
+        ),
+        Field(
+            "similar_to",
+            "Compared with",
+            "Named vectors as long as the rows of the table: the answer is the mean similarity "
+            "(inner product) to each. Empty for the means of the columns.",
+            "",
+            "table",
+            optional=True,
+            when=("question", ("table",)),
+        ),
+        Field(
+            "regions",
+            "Regions",
+            "A header and a row for each point of a region: its name and the point.",
+            "region,hour\nmorning,7\nmorning,8\nevening,17\nevening,18",
+            "table",
+            when=("question", ("regions",)),
+        ),
+        Field(
+            "distance_to",
+            "Distance to",
+            "Some of the numbers or words, with commas between them.",
+            "8, 17",
+            "words",
+            when=("question", ("distance",)),
         ),
         Field("unit", "Unit", "Of numbers, or of distances.", "hours", "words", optional=True),
         Field(
@@ -364,7 +418,7 @@ ITEMS = QuestionCard(
         "2",
         "@unit",
         "0.5",
-        "earth mover's distance, in the unit",
+        "of the answer; how items are spread has the earth mover's distance, in the unit",
         "5000",
         Slider(0.1, 1000),
         Slider(0.001, 100),
