@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from tests.collection.conftest import Clock, NewCollection, small_task
-from tests.collection.issuers import verifier_of
+from tests.collection.issuers import ISSUER_URL, issuer_terms, verifier_of
 from tests.collection.local_service import Service, run
 from tests.collection.postgres_pair import free_port
 from tests.collection.relay import Forwarded, RunningRelay, relaying
@@ -180,6 +180,12 @@ def test_what_would_show_the_address_is_refused(service: Service, tmp_path: Path
     plain = saved(service.opened(task=small_task(), round=2), tmp_path)
     with pytest.raises(PlanError, match="--oblivious"):
         Client(plain, relay=relay).submit(3)
+    tokens = saved(
+        service.opened(task=small_task(), round=3, oblivious=True, **issuer_terms()), tmp_path
+    )
+    for own in (ISSUER_URL, "http://127.0.0.1:8461/relay"):
+        with pytest.raises(InputError, match="gives the tokens of this collection"):
+            Client(tokens, relay=own).submit(3, ticket="00" * 16)
     weak = json.loads(collection.served) | {"gateway": "000020" + "00" * 32 + "000400010001"}
     path.write_bytes(canonical(weak))
     with pytest.raises(PlanError, match="invalid public key"):
