@@ -17,6 +17,7 @@ import numpy as np
 import pytest
 from tests.collection.conftest import Clock, NewCollection, roomy_memory, small_task
 from tests.collection.local_service import Service, run
+from tests.collection.sums import AdderKeys, new_sum, sealed_value
 
 from metricshuffle.collection.admission_tokens import TokenRequest
 from metricshuffle.collection.capsules import CAPSULE_TYPE, GATEWAY_PATH
@@ -233,3 +234,33 @@ def test_a_thousand_people_with_tokens_through_a_relay(
     assert linked_by_bytes(asked, views.issuer) == 0
     first = {person: views.first[person] for person in reports}
     assert linked_by_bytes(first, reports) == REFUSED  # by the boxes, which are the same
+
+
+def test_adders_see_one_report_under_one_name_and_nothing_of_its_value() -> None:
+    """Three adders, a thousand people with tickets and values of 0 to 5, without noise.
+
+    Two adders know that two shares are of one report: its name binds them. What they have has
+    nothing to do with the value; all three have it.
+    """
+    adders = [AdderKeys() for _ in range(3)]
+    parties = [each.party(f"https://adder-{place}.example") for place, each in enumerate(adders)]
+    collection = new_sum(parties, admission="tickets")
+    form, modulus = collection.shares, collection.shares.modulus
+    values = np.array([secrets.randbelow(6) for _ in range(PEOPLE)])
+    views: list[View] = [{}, {}, {}]
+    shares: list[list[int]] = [[], [], []]
+    for person, value in enumerate(values.tolist()):
+        boxes = sealed_value(collection, value, secrets.token_bytes(16))
+        for place, body in enumerate(form.bodies(boxes)):
+            part = form.part(body, place)
+            ticket, share = form.opened(part, adders[place].collection.private, place)
+            views[place][person] = [ticket, share, part.box]
+            shares[place].append(int(form.unpacked(share)[0]))
+    for one, other in ((0, 1), (0, 2), (1, 2)):
+        assert linked_by_bytes(views[one], views[other]) == 0  # without the hashes that name it
+    table = np.array(shares, dtype=object)
+    for places in ((0,), (1,), (2,), (0, 1), (0, 2), (1, 2)):
+        left = np.array([int(total) % modulus for total in table[list(places)].sum(axis=0)])
+        assert abs(np.corrcoef(left.astype(float), values)[0, 1]) < 0.17  # a chance of 1e-7
+        assert (left == values).sum() <= MOST_HITS or modulus < PEOPLE
+    assert ((table.sum(axis=0) % modulus) == values).all()
