@@ -73,7 +73,7 @@ def windows(view: View) -> tuple[np.ndarray, np.ndarray]:
 
 
 def linked_by_bytes(one: View, other: View) -> int:
-    """People whose records in both views have eight bytes in common that those of no other person have."""
+    """People whose records in both views have eight bytes in common, as no others have."""
     (left, left_owner), (right, right_owner) = windows(one), windows(other)
     _, mine, theirs = np.intersect1d(left, right, assume_unique=True, return_indices=True)
     return len(set(left_owner[mine][left_owner[mine] == right_owner[theirs]].tolist()))
