@@ -34,6 +34,10 @@ def test_one_server_is_not_enough(
     assert "--split must be 1 for a plan that trusts an aggregator" in said
     said = terminal.refused(*opening(plan_file, "http://127.0.0.1:9"))
     assert "needs 2 to 5 adders" in said
+    both = opening(plan_file, "http://127.0.0.1:9", "http://127.0.0.1:8")
+    said = terminal.refused(*both, "--oblivious")
+    assert "adders have no gateway for reports through a relay" in said
+    assert "without --oblivious" in said
 
 
 def test_an_adder_has_no_chain_and_no_witness(terminal: Terminal) -> None:

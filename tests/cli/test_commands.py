@@ -220,6 +220,8 @@ def test_every_command_and_option_is_documented() -> None:
         "conform vectors",
         "conform server",
         "conform client",
+        "issuer new",
+        "issuer serve",
         "users calibrate",
         "users compare",
     }

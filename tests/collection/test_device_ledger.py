@@ -126,9 +126,9 @@ def test_units_and_measures_are_never_added_up() -> None:
     lines = DeviceLedger(entries, [], 0, TODAY).lines()
     sums = [line.strip() for line in lines if "even if every shuffler" in line]
     assert sorted(sums) == sorted(
-        [f"epsilon {number}, even if every shuffler colludes with the analysts;" for number in
-         (6, 3, 3, 3, 3)]
-    )  # fmt: skip
+        f"epsilon {number}, even if every shuffler or adder colludes with the analysts;"
+        for number in (6, 3, 3, 3, 3)
+    )
 
 
 # Limits
@@ -165,15 +165,15 @@ def test_a_limit_compares_with_the_local_sum_unless_it_says_otherwise() -> None:
     new = entry("b", round=1)
     assert exceeded([entry("a")], new, "6 at 10 kcal in 30d") == []
     (told,) = exceeded([entry("a")], new, "5.9 at 10 kcal in 30d")
-    assert "sum up to epsilon 6, even if every shuffler colludes" in told
-    assert "(and to epsilon 0.2, if the shufflers are honest)" in told
+    assert "sum up to epsilon 6, even if every shuffler or adder colludes" in told
+    assert "(and to epsilon 0.2, if the shufflers or adders are honest)" in told
     assert exceeded([entry("a")], new, "0.2 at 10 kcal in 30d if honest") == []
     assert len(exceeded([entry("a")], new, "0.1 at 10 kcal in 30d if honest")) == 1
 
 
 def test_a_limit_on_the_local_sum_always_asks_about_raw_values() -> None:
     (told,) = exceeded([], entry(local=loss(math.inf)), "1000000 at 10 kcal in 30d")
-    assert "no limit (the shuffler and the analyst together may read what you send)" in told
+    assert "no limit (the shufflers or adders and the analyst together may read" in told
 
 
 def test_a_limit_asks_beyond_the_distance_and_about_units_without_one() -> None:

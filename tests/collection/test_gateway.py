@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import random
 import secrets
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -26,6 +28,7 @@ from metricshuffle.collection.capsules import (
 )
 from metricshuffle.collection.oblivious_calls import ObliviousCalls
 from metricshuffle.collection.sealed_boxes import PrivateKey
+from metricshuffle.collection.shuffler.asgi_app import CAPSULE_STEP_SECONDS
 from metricshuffle.collection.store.records import StoreError
 from metricshuffle.collection.store.sql_store import Store
 from metricshuffle.collection.terms import Collection
@@ -184,6 +187,37 @@ def test_every_answer_has_one_length_and_one_outer_status(
     assert set(lengths) == {204, 400, 403, 409, 410, 413, 422, 429, 503}
     assert set.union(*lengths.values()) == {SHORT_ANSWER_BYTES + ADDED_TO_ANSWER}
     assert all(5 <= seconds <= 35 for seconds in retries)
+
+
+def test_answers_come_at_steps_of_time_whatever_they_are(
+    service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Storing takes milliseconds that refusing does not: without steps a relay tells which."""
+    collection = service.opened(1, oblivious=True)
+    calls = ObliviousCalls(collection)
+    report = report_of(collection)
+    waited: list[float] = []
+    put = service.intake.put
+
+    async def slow(opener: Any, report: bytes) -> Any:
+        await asyncio.sleep(waited[-1])
+        return await put(opener, report)
+
+    monkeypatch.setattr(service.intake, "put", slow)
+
+    async def seconds(content: bytes, wait: float) -> float:
+        waited.append(wait)
+        begun = time.monotonic()
+        await exchanged(service, calls, calls.reporting(content))
+        return time.monotonic() - begun
+
+    async def timed() -> list[float]:
+        refused = await seconds(report[:9], 0)
+        return [refused, *[await seconds(report, wait) for wait in (0, 1.2 * CAPSULE_STEP_SECONDS)]]
+
+    refused, stored, stored_slowly = run(timed)
+    assert min(refused, stored) >= CAPSULE_STEP_SECONDS
+    assert stored_slowly >= 2 * CAPSULE_STEP_SECONDS
 
 
 def test_a_sealed_collection_says_so_until_its_keys_are_destroyed(

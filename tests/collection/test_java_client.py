@@ -425,7 +425,7 @@ def test_the_budget_of_its_outbox(java: BuiltClient, tmp_path: Path) -> None:
         *JVM, "-jar", str(java.jar), "--budget", "--outbox", str(tmp_path / "sums"), cwd=tmp_path
     )
     assert "up to 3 h:" in shown
-    assert "  epsilon 6.2, even if every shuffler colludes with the analysts;" in shown
+    assert "  epsilon 6.2, even if every shuffler or adder colludes with the analysts;" in shown
 
 
 def test_its_budget_states_the_guarantees_of_the_task(java: BuiltClient, tmp_path: Path) -> None:

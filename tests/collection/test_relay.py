@@ -9,7 +9,9 @@ from typing import Any
 
 import pytest
 from tests.collection.conftest import Clock, NewCollection, small_task
+from tests.collection.issuers import ISSUER_URL, issuer_terms, verifier_of
 from tests.collection.local_service import Service, run
+from tests.collection.postgres_pair import free_port
 from tests.collection.relay import Forwarded, RunningRelay, relaying
 from tests.collection.running import new_tickets
 from typer.testing import CliRunner
@@ -23,6 +25,8 @@ from metricshuffle.collection.capsules import (
 )
 from metricshuffle.collection.client.client import Client
 from metricshuffle.collection.client.http_client import NotStored
+from metricshuffle.collection.issuer.issuer_server import serving_issuer
+from metricshuffle.collection.issuer.token_issuer import TokenIssuer
 from metricshuffle.collection.oblivious_calls import ObliviousCalls
 from metricshuffle.collection.store.sql_store import Store
 from metricshuffle.collection.terms import Collection, canonical
@@ -176,6 +180,12 @@ def test_what_would_show_the_address_is_refused(service: Service, tmp_path: Path
     plain = saved(service.opened(task=small_task(), round=2), tmp_path)
     with pytest.raises(PlanError, match="--oblivious"):
         Client(plain, relay=relay).submit(3)
+    tokens = saved(
+        service.opened(task=small_task(), round=3, oblivious=True, **issuer_terms()), tmp_path
+    )
+    for own in (ISSUER_URL, "http://127.0.0.1:8461/relay"):
+        with pytest.raises(InputError, match="gives the tokens of this collection"):
+            Client(tokens, relay=own).submit(3, ticket="00" * 16)
     weak = json.loads(collection.served) | {"gateway": "000020" + "00" * 32 + "000400010001"}
     path.write_bytes(canonical(weak))
     with pytest.raises(PlanError, match="invalid public key"):
@@ -218,3 +228,58 @@ def test_the_command_sends_through_a_relay(
     shown = CliRunner().invoke(app, words)
     assert (shown.exit_code, json.loads(shown.stdout)["stored"]) == (0, 1)
     assert len(relay.seen) == 1
+
+
+def test_tokens_are_asked_for_directly_and_spent_through_the_relay(
+    service: Service, relay: RunningRelay, tmp_path: Path
+) -> None:
+    """By command and in Python; a token that was spent is refused inside the capsule."""
+    port = free_port()
+    tickets = TokenIssuer.new(tmp_path / "issuer", f"http://127.0.0.1:{port}/token-request", 9)
+    issuer = TokenIssuer.load(tmp_path / "issuer")
+    collection = service.opened(
+        task=small_task(), admission="tokens", issuer=issuer.public.model_dump(), oblivious=True
+    )
+    path = saved(collection, tmp_path)
+    posted: list[bytes] = []
+    put = service.intake.put
+
+    async def noting(opener: Any, report: bytes) -> Any:
+        posted.append(report)
+        return await put(opener, report)
+
+    service.intake.put = noting  # type: ignore[method-assign]
+    file = tmp_path / "tickets.txt"
+    file.write_text(f"{tickets[0]}\n")
+    with serving_issuer(issuer, ("127.0.0.1", port)):
+        words = ["submit", str(path), "--ticket-file", str(file), "--relay", relay.url]
+        asked = CliRunner().invoke(app, [*words, "--ask-token"])
+        assert (asked.exit_code, relay.seen, issuer.people) == (0, [], 1), asked.output
+        sent = CliRunner().invoke(app, [*words, "--value", "3"])
+        assert sent.exit_code == 0, sent.output
+        with client_of(path, relay, outbox=tmp_path / "outbox") as client:
+            relay.answers = [502, 0]
+            assert client.submit_many([1, 2, 3], tickets=tickets[1:4], concurrency=1).complete
+        keys = service.keys.of(collection.terms.hops[0].key)
+        assert keys is not None
+        tokens = [collection.sealing.open_report(each, keys.private)[0] for each in posted]
+        nonces = {verifier_of(collection).nonce_of(token) for token in tokens}
+        assert (len(nonces), service.reports(collection), issuer.people) == (4, 4, 4)
+        with client_of(path, relay, outbox=tmp_path / "third") as client:
+            client.ask_token(tickets[4])
+            client.outbox.keep_token(client.outbox.user(""), collection.digest, tokens[0])
+            with pytest.raises(NotStored, match="spent on another report") as caught:
+                client.submit(1)
+            assert caught.value.answer.code == 409
+            assert client.submit(1, ticket=tickets[5]).status == "stored"
+    size = ObliviousCalls(collection).capsule_size
+    assert {(length, body) for length, status, body in relay.seen if status == 200} == {
+        (size, ANSWER)
+    }
+    parts = [
+        bytes.fromhex(tickets[0]),
+        *nonces,
+        *(token[98:] for token in tokens),
+        bytes.fromhex(collection.digest),
+    ]
+    assert not [part for part in parts for capsule in relay.bytes_seen if part in capsule]

@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 import httpx
 import pytest
 from tests.collection.conftest import small_task
+from tests.collection.issuers import issuer_terms, new_token
 from tests.collection.many_hosts import many_hosts, write_identities
 from tests.collection.postgres_pair import PostgresPair, new_database
 from tests.collection.relay import forward_to, relaying
@@ -25,6 +26,7 @@ from tests.collection.test_server_processes import certificate
 from typer.testing import CliRunner
 
 from metricshuffle.cli.command_group import app
+from metricshuffle.collection.binary_http import BinaryResponse
 from metricshuffle.collection.capsules import CAPSULE_TYPE, GATEWAY_PATH, KEY_PROBLEM
 from metricshuffle.collection.client.client import Client
 from metricshuffle.collection.keys import AnalystKey
@@ -141,6 +143,31 @@ def test_edges_open_capsules_and_answer_malformed_ones_alike(
             while not client.submit_many([1, 2, 3, 4, 5, 1]).complete:
                 assert time.monotonic() < end
         assert pair.ask("SELECT sum(reports)::int FROM part") == [(6,)]
+        with_tokens = hosts.hub.opened(small_task(), oblivious=True, round=3, **issuer_terms())
+        calls = ObliviousCalls(with_tokens)
+        first, second = (new_token(with_tokens) for _ in range(2))
+        report = report_of(with_tokens, first)
+
+        def sent(content: bytes, edge: int) -> int:
+            """Status inside the answer; an edge may have no lease of the new collection yet."""
+            end = time.monotonic() + 60
+            while time.monotonic() < end:
+                plain = calls.reporting(content).encoded(calls.request_size)
+                capsule, key = calls.configuration.sealed(plain)
+                status, _, body = forwards[edge](capsule)
+                if status == 200:
+                    assert len(body) == 544
+                    return BinaryResponse.decoded(key.opened(body)).status
+                time.sleep(0.1)
+            raise AssertionError(hosts.edges[edge].log)
+
+        assert [sent(report, 0), sent(report, 1), sent(report_of(with_tokens, second), 1)] == [
+            204
+        ] * 3
+        assert [sent(report_of(with_tokens, first), edge) for edge in (0, 1)] == [409, 409]
+        stranger = first[:-1] + bytes([first[-1] ^ 1])
+        assert [sent(report_of(with_tokens, stranger), edge) for edge in (0, 1)] == [403, 403]
+        assert pair.ask("SELECT sum(reports)::int FROM part") == [(8,)]
         chance = random.Random(7)
 
         async def posted() -> Counter[tuple[int, bytes]]:

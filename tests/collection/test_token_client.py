@@ -26,6 +26,7 @@ from metricshuffle.collection.blind_signatures import BlindSigner
 from metricshuffle.collection.client.client import Client
 from metricshuffle.collection.client.http_client import NotStored, run_sync
 from metricshuffle.collection.client.outbox import Outbox, PendingToken, SealedReport, SettledReport
+from metricshuffle.collection.client.report_builder import parse_ticket
 from metricshuffle.collection.client.token_requests import TokenAsker
 from metricshuffle.collection.issuer.issuer_server import (
     DIRECTORY_PATH,
@@ -370,3 +371,13 @@ def test_a_client_that_is_killed_while_it_asks_has_one_token(
     assert len(asked.requests) == 4
     assert len(set(asked.requests)) == asked.issuer.people == 1
     assert len(tokens_of(shuffler, collection)) == 1
+
+
+def test_tokens_are_typed_where_a_shuffler_is_checked() -> None:
+    token = bytes(range(256)) + bytes(98)
+    assert (
+        parse_ticket(f" {token.hex()}\n", 354) == parse_ticket(token.hex().encode(), 354) == token
+    )
+    for wrong in ("ab" * 16, token.hex()[:-2], "x" * 708):
+        with pytest.raises(InputError, match="a token is 708 hexadecimal digits"):
+            parse_ticket(wrong, 354)

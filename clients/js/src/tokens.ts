@@ -5,7 +5,7 @@
  * issuer or a shuffler could time is one answer over a network. Signatures are verified by WebCrypto.
  */
 import { Client, NotSent, type Options, type Prepared } from './client.js';
-import type { Collection } from './collection.js';
+import { Collection } from './collection.js';
 import type { Value } from './inputs.js';
 import { BrowserOutbox, type Entry, type Outbox } from './outbox.js';
 import { type Bytes, bytesOf, hexOf, joined, sha256 } from './sealing.js';
@@ -159,16 +159,26 @@ const REFUSED: Record<number, string> = {
   409: 'The issuer has given a token for this ticket to somebody with another outbox.',
 };
 
-/** A client whose tickets are for the issuer: the shuffler gets a token, which nobody can link with the ticket. */
+export interface TokenOptions extends Options {
+  /** In place of `fetch` for calls to the issuer, to which `ask` is never used: a relay leads to the shuffler. */
+  askIssuer?: typeof fetch;
+}
+
+/** A client whose tickets are for the issuer: the shuffler gets a token, which by itself nobody can link with the ticket. */
 export class TokenClient extends Client {
   readonly #outbox: Outbox;
-  readonly #ask: typeof fetch;
+  readonly #askIssuer: typeof fetch;
 
-  constructor(collection: Collection, options: Options = {}) {
+  constructor(collection: Collection, options: TokenOptions = {}) {
     const outbox = options.outbox ?? new BrowserOutbox();
     super(collection, { ...options, outbox });
     this.#outbox = outbox;
-    this.#ask = options.ask ?? ((...request) => fetch(...request));
+    this.#askIssuer = options.askIssuer ?? ((...request) => fetch(...request));
+  }
+
+  /** The client of a collection that a shuffler serves, if its bytes have the digest that was pinned. */
+  static override async join(address: string, digest: string, options: TokenOptions = {}): Promise<TokenClient> {
+    return new TokenClient(await Collection.fetch(address, digest, options.ask ?? fetch), options);
   }
 
   /** Under which the outbox keeps the request or the token. */
@@ -193,7 +203,7 @@ export class TokenClient extends Client {
     if (!/^[0-9a-f]{32}$/.test(digits)) throw new NotSent('A ticket is 32 letters and digits, 0 to 9 and a to f.', true);
     let answer: Response;
     try {
-      answer = await this.#ask(this.collection.terms.issuer!.url, {
+      answer = await this.#askIssuer(this.collection.terms.issuer!.url, {
         method: 'POST',
         body: request,
         headers: { 'content-type': 'application/private-token-request', authorization: `Bearer ${digits}` },

@@ -101,8 +101,8 @@ async function scripted(context, script = [], statuses = [204]) {
   const more = { format: 'metricshuffle-collection/2', admission: 'tokens', ticket: 354, issuer };
   const made = await served(numbers, { url: server.url, ...more });
   const requests = [];
-  const ask = async (url, options) => {
-    if (url !== issuer.url) return fetch(url, options);
+  const askIssuer = async (url, options) => {
+    assert.equal(url, issuer.url);
     assert.equal(options.headers.authorization, `Bearer ${TICKET}`);
     requests.push(hexOf(options.body));
     const what = script.shift() ?? 200;
@@ -112,7 +112,7 @@ async function scripted(context, script = [], statuses = [204]) {
   };
   const collection = await Collection.read(made.bytes, made.digest);
   const outbox = new FolderOutbox(folder);
-  return { client: () => new TokenClient(collection, { outbox, ask, patience: 20_000 }), collection, made, requests, posts: server.posts };
+  return { client: () => new TokenClient(collection, { outbox, askIssuer, patience: 20_000 }), collection, made, requests, posts: server.posts };
 }
 
 /** The tokens in the reports that arrived, all of which must be valid. */

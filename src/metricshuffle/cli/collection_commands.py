@@ -347,7 +347,8 @@ def _show_opened(opened: Sequence[dict[str, Any]], as_json: bool) -> None:
     if issuer := opened[0]["issuer"]:
         note(
             f"{issuer} learns who takes part, and when they ask for a token. Together with the "
-            "first shuffler it may tell by time who sent what, if people send soon after they ask "
+            "first shuffler it may tell who sent what: by people's addresses, unless they send "
+            "through a relay, and by time, if they send soon after they ask "
             + (
                 f"(reports wait a random part of {opened[0]['delay']:,} seconds)."
                 if opened[0]["delay"]

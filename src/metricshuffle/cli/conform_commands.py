@@ -42,7 +42,10 @@ TicketFile = Annotated[
     typer.Option(
         "--ticket-file",
         metavar="FILE",
-        help="File with two unused tickets, one a line, if the collection asks for tickets.",
+        help=(
+            "File with two unused tickets, one a line, if the collection asks for tickets; with "
+            "two tokens in hexadecimal digits, if it asks for tokens."
+        ),
     ),
 ]
 ClientCommand = Annotated[
@@ -85,12 +88,14 @@ def conform_server(
     )
     from metricshuffle.collection.client.report_builder import parse_ticket
     from metricshuffle.collection.conformance.server_checks import check_server
+    from metricshuffle.collection.sealed_boxes import TICKET_BYTES
     from metricshuffle.files import read_bytes
 
     address, digest = parse_collection_address(url, None)
     [collection] = without_sums([run_sync(fetch_collection(address, digest))])
     lines = [] if ticket_file is None else read_bytes(ticket_file).split()
-    tickets = [parse_ticket(line) for line in lines]
+    size = collection.terms.ticket or TICKET_BYTES
+    tickets = [parse_ticket(line, size) for line in lines]
     _print_lines(check_server(address, collection, is_sending=send, tickets=tickets), as_json)
 
 

@@ -41,8 +41,8 @@ DeviceLimits = Annotated[
         help=(
             'Set a limit of yours, like "3 at 100 kcal in 30d": `submit` asks before the sum '
             "of your local epsilons goes over it. With `if honest` behind it, it is about the sum "
-            "that holds if the shufflers are honest; with `none` instead of the epsilon, it is "
-            "removed. May be repeated."
+            "that holds if the shufflers or adders are honest; with `none` instead of the epsilon, "
+            "it is removed. May be repeated."
         ),
     ),
 ]

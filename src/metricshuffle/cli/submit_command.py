@@ -250,7 +250,7 @@ def submit(
         if not believe:
             with show_progress("Verifying"):
                 client.verify()
-        _note_issuer(client)
+        _note_issuer(client, with_relay=bool(relay))
         if ask_token:
             _ask_tokens(client, user, tickets)
             return
@@ -285,14 +285,15 @@ def submit(
             note_rows_are_people(reading.user_column)
 
 
-def _note_issuer(client: Client) -> None:
+def _note_issuer(client: Client, *, with_relay: bool) -> None:
     """Say who learns that a person takes part, if the collection has tokens."""
     from metricshuffle.cli.console import note
 
     if issuer := client.collections[0].terms.issuer:
         note(
             f"{issuer.url} learns that you take part, and when you ask for a token; neither it "
-            "nor a shuffler learns which report is yours from the token."
+            "nor the shuffler learns which report is yours from the token. Together they may tell "
+            + ("by time." if with_relay else "by your address, and by time; see --relay.")
         )
 
 

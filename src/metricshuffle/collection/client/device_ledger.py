@@ -24,9 +24,9 @@ from metricshuffle.privacy.guarantee import Guarantee
 
 LARGEST_DELTA = Fraction(1, 1000)
 """Sum of deltas above which a limit counts as exceeded, whatever the sum of epsilons is."""
-COLLUDING = "even if every shuffler colludes with the analysts"
-HONEST = "if the shufflers are honest"
-RAW = "the shuffler and the analyst together may read what you send"
+COLLUDING = "even if every shuffler or adder colludes with the analysts"
+HONEST = "if the shufflers or adders are honest"
+RAW = "the shufflers or adders and the analyst together may read what you send"
 LIMIT = re.compile(
     r"(?P<epsilon>\S+) at (?P<distance>\S+)(?: (?P<unit>\S.*?))? "
     r"in (?P<days>[0-9]{1,5}) ?d(?:ays?)?(?P<honest> if honest)?"
@@ -98,7 +98,7 @@ class PrivacyLoss:
 
 @dataclass(frozen=True)
 class LedgerEntry:
-    """What one report can reveal. `local` holds if every shuffler colludes with the analyst."""
+    """What one report can reveal. `local` holds even if all its shufflers or adders collude."""
 
     task: str
     round: int
@@ -188,8 +188,8 @@ class LedgerEntry:
         counted = "" if self.honest is None else f" and {self.honest:,} reports too"
         return (
             f"{self.day} {self.state}: round {self.round} of task {self.task[:8]}, asked by "
-            f"{analyst}; {self.local.epsilon_text()}, or {self.shuffled.epsilon_text()} if the "
-            f"shufflers are honest{counted}, up to "
+            f"{analyst}; {self.local.epsilon_text()}, or {self.shuffled.epsilon_text()} "
+            f"{HONEST}{counted}, up to "
             f"{format_distance(self.shuffled.distance)} ({source})."
         )
 
@@ -205,7 +205,7 @@ class DeviceLimit:
     unit: str
     days: int
     honest: bool = False
-    """Whether it limits the sum that holds if the shufflers are honest."""
+    """Whether it limits the sum that holds if the shufflers or adders are honest."""
 
     @classmethod
     def parse(cls, text: str) -> tuple[DeviceLimit, bool]:

@@ -400,7 +400,7 @@ def _ssl_context() -> ssl.SSLContext:
 
 def check_relay(relay: str, collections: Iterable[AnyCollection]) -> None:
     """Raise unless reports of all collections can be sent through a relay."""
-    shufflers = []
+    shufflers, issuers = [], list[str]()
     for collection in collections:
         if not isinstance(collection, Collection):
             raise InputError(
@@ -408,7 +408,9 @@ def check_relay(relay: str, collections: Iterable[AnyCollection]) -> None:
             )
         ObliviousCalls(collection).configuration.sealed(b"")  # raises if its key is invalid
         shufflers.append(collection.terms.hops[0].url)
-    check_relay_address(relay, shufflers)
+        if collection.terms.issuer is not None:
+            issuers.append(collection.terms.issuer.url)
+    check_relay_address(relay, shufflers, issuers)
     if len(set(map(origin_of, shufflers))) > 1:
         raise InputError(
             "these collections are at different shufflers, and a relay sends to one of them; send "
@@ -416,8 +418,8 @@ def check_relay(relay: str, collections: Iterable[AnyCollection]) -> None:
         )
 
 
-def check_relay_address(relay: str, shufflers: Iterable[str]) -> None:
-    """Raise for an address that is none, or that of a shuffler itself."""
+def check_relay_address(relay: str, shufflers: Iterable[str], issuers: Iterable[str] = ()) -> None:
+    """Raise for an address that is none, or that of a shuffler or issuer itself."""
     try:
         origin = origin_of(relay)
     except ValueError:
@@ -429,6 +431,11 @@ def check_relay_address(relay: str, shufflers: Iterable[str]) -> None:
     if origin in set(map(origin_of, shufflers)):
         raise InputError(
             f"{origin} is the shuffler itself, which would learn your address; a relay is run "
+            "by another party."
+        )
+    if origin in set(map(origin_of, issuers)):
+        raise InputError(
+            f"{origin} gives the tokens of this collection, and knows who you are; a relay is run "
             "by another party."
         )
 

@@ -99,18 +99,18 @@ def check_split(collections: Sequence[AnyCollection]) -> None:
         )
 
 
-def parse_ticket(text: str | bytes) -> bytes:
-    """Parse the hexadecimal digits of a ticket."""
-    if isinstance(text, bytes) and len(text) == TICKET_BYTES:
+def parse_ticket(text: str | bytes, size: int = TICKET_BYTES) -> bytes:
+    """Parse the hexadecimal digits of a ticket, or of a token, which has another size."""
+    if isinstance(text, bytes) and len(text) == size:
         return text
     words = text.decode("ascii", "replace") if isinstance(text, bytes) else text
     try:
         ticket = bytes.fromhex(words.strip())
     except ValueError:
         ticket = b""
-    if len(ticket) != TICKET_BYTES:
+    if len(ticket) != size:
         raise InputError(
-            f"a ticket is {2 * TICKET_BYTES} hexadecimal digits, and this one is not; "
-            "check it letter by letter."
+            f"a {'ticket' if size == TICKET_BYTES else 'token'} is {2 * size} hexadecimal digits, "
+            "and this one is not; check it letter by letter."
         )
     return ticket

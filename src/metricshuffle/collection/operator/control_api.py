@@ -260,6 +260,11 @@ class Opening:
             MessageFormat.of(task.protocol)
         if self.sums and self.parts != 1:
             raise InputError("--split must be 1 for a plan that trusts an aggregator.")
+        if self.sums and self.oblivious:
+            raise InputError(
+                "adders have no gateway for reports through a relay; open the sum without "
+                f"{argument('oblivious')}."
+            )
         if not 1 <= self.round <= task.rounds:
             raise InputError(
                 f"--round must be from 1 to {task.rounds}, the rounds of the plan, got "

@@ -52,6 +52,9 @@ Header = tuple[bytes, bytes]
 
 BODY_SECONDS = 10.0
 """Time limit for a report to arrive."""
+CAPSULE_STEP_SECONDS = 0.05
+"""A capsule is answered a multiple of this time after it was opened: storing a report takes longer
+than refusing it, and a relay could tell by that."""
 STOP_GRACE_SECONDS = 1.0
 REPORTS = re.compile(r"/v1/collections/([0-9a-f]{64})/reports")
 
@@ -275,7 +278,10 @@ class Application:
             opened = await self._intake.open_capsule(capsule)
         except NotOpened:
             return NO_CAPSULE
+        loop = asyncio.get_running_loop()
+        begun = loop.time()
         reply = await self._answered(self._inner_reply(opened.opener, opened.request))
+        await asyncio.sleep(CAPSULE_STEP_SECONDS - (loop.time() - begun) % CAPSULE_STEP_SECONDS)
         return Reply(200, kind=ANSWER_TYPE, body=opened.answer.sealed(reply.inside()))
 
     async def _inner_reply(self, opener: ReportOpener, content: bytes) -> Reply:
