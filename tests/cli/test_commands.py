@@ -220,8 +220,6 @@ def test_every_command_and_option_is_documented() -> None:
         "conform vectors",
         "conform server",
         "conform client",
-        "issuer new",
-        "issuer serve",
         "users calibrate",
         "users compare",
     }
