@@ -78,10 +78,10 @@ def read(served: bytes) -> Collection:
 
 
 @lru_cache(maxsize=16)
-def _page(served: bytes, clock: str) -> bytes | NotCertified:
+def _page(served: bytes, clock: str) -> bytes | str:
     """Join page as this shuffler serves it, with the notes about its clock.
 
-    There is none if its guarantee is not true, which is computed once.
+    If its guarantee is not true, there is none, and the text says why.
     """
     from metricshuffle.collection.client.join_page import join_page
 
@@ -90,7 +90,7 @@ def _page(served: bytes, clock: str) -> bytes | NotCertified:
     try:
         return join_page(collection, url, clock=clock.splitlines()).encode()
     except NotCertified as error:
-        return error
+        return str(error)
 
 
 def phase(row: CollectionRow, now: float) -> str:
@@ -221,7 +221,7 @@ class _PublicRoutes:
     async def join(self, request: Request) -> Response:
         row = await self._row(request)
         page = await asyncio.to_thread(_page, row.served, row.clock)
-        if isinstance(page, NotCertified):
+        if isinstance(page, str):
             raise CallRejected(404, f"this collection has no page to take part: {page}")
         return _bytes_response(page, "text/html; charset=utf-8", PAGE_HEADERS)
 
