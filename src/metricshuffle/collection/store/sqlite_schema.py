@@ -17,7 +17,7 @@ PAGE_BYTES = 4096
 these again with the next one; older files have pages of 16384 bytes, and keep them."""
 PIECE_BYTES = 4000
 WHOLE_REPORT_BYTES = 65536
-"""Layout 1 splits reports between these sizes, as a row over a quarter of 16384 bytes takes a second
+"""Layout 1 splits reports between these sizes: a row over a quarter of 16384 bytes takes a second
 page."""
 
 _COLLECTION_TABLES = (
