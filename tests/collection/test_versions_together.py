@@ -7,7 +7,7 @@ import secrets
 import threading
 import time
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -165,6 +165,7 @@ def test_edges_of_two_versions_store_everything_once_around_a_migration(
     digest = added(hub, collection)
     ended = threading.Event()
     loads: list[Load] = []
+    results: list[Future[None]] = []
     with ThreadPoolExecutor(4) as threads:
 
         def start_load(edge: EdgeStore) -> None:
@@ -174,7 +175,6 @@ def test_edges_of_two_versions_store_everything_once_around_a_migration(
             loads.append(Load(edge, digest, lease, ended))
             results.append(threads.submit(loads[-1].run))
 
-        results = []
         try:
             start_load(edges[0])
             time.sleep(0.7)
