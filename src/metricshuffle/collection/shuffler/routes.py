@@ -81,7 +81,7 @@ def read(served: bytes) -> Collection:
 def _page(served: bytes, clock: str) -> bytes | str:
     """Join page as this shuffler serves it, with the notes about its clock.
 
-    If its guarantee is not true, there is none, and the text says why.
+    If its guarantee is not true, the text that says why instead.
     """
     from metricshuffle.collection.client.join_page import join_page
 
