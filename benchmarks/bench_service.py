@@ -135,8 +135,17 @@ def rows_of(kind: str, address: str, folder: Path) -> list[dict[str, Any]]:
     return rows
 
 
-def flatness(kind: str, address: str) -> dict[str, Any]:
-    """Rate of a store alone with a quarter of a million reports, in ratio to an empty one."""
+def written_bytes() -> int:
+    """Bytes that this process has written into files until now."""
+    fields = dict(line.split(": ") for line in Path("/proc/self/io").read_text().splitlines())
+    return int(fields["wchar"])
+
+
+def flatness(kind: str, address: str) -> list[dict[str, Any]]:
+    """Rate of a store alone with a quarter of a million reports, in ratio to an empty one.
+
+    For a file also the bytes that are written for a report, in ratio to its length.
+    """
     store = connect_store(address)
     party = CollectionKeys(secrets.token_bytes(64)).party
     now = time.time()
@@ -152,8 +161,9 @@ def flatness(kind: str, address: str) -> dict[str, Any]:
     )
     store.add(collection, party.key)
 
+    hidden = os.urandom(602)
+
     def rate(groups: int) -> float:
-        hidden = os.urandom(602)
         begun = time.perf_counter()
         for _ in range(groups):
             store.put(
@@ -162,17 +172,30 @@ def flatness(kind: str, address: str) -> dict[str, Any]:
             )
         return groups * GROUP / (time.perf_counter() - begun)
 
+    is_file = database_file(address) is not None
     rate(20)
+    if is_file:
+        store.forget_deleted()  # so that its journal is copied as often in both
     empty = rate(FLAT_GROUPS // 8)
+    before = written_bytes()
     rate(FLAT_GROUPS)
+    written = (written_bytes() - before) / (FLAT_GROUPS * GROUP * len(hidden))
+    if is_file:
+        store.forget_deleted()
     full = rate(FLAT_GROUPS // 8)
     store.close()
-    return measurement(
-        f"{kind}, store alone: rate with {FLAT_GROUPS * GROUP:,} reports in ratio to none",
-        full / empty,
-        "of the rate without",
-        0.9,
-    )
+    rows = [
+        measurement(
+            f"{kind}, store alone: rate with {FLAT_GROUPS * GROUP:,} reports in ratio to none",
+            full / empty,
+            "of the rate without",
+            0.9,
+        )
+    ]
+    if is_file:
+        name = f"{kind}, store alone: bytes written for a report, in groups of {GROUP}"
+        rows.append(measurement(name, written, "of its length", 4.0, at_most=True))
+    return rows
 
 
 def measurements() -> list[dict[str, Any]]:
@@ -181,7 +204,7 @@ def measurements() -> list[dict[str, Any]]:
         return [
             row
             for kind, address in addresses.items()
-            for row in [*rows_of(kind, address, Path(folder) / kind), flatness(kind, address)]
+            for row in [*rows_of(kind, address, Path(folder) / kind), *flatness(kind, address)]
         ]
 
 

@@ -28,8 +28,8 @@ OF_ROLES = {
 """Options that each role needs, beside those of all."""
 
 
-def known_options() -> set[str]:
-    shown = CliRunner(env={"COLUMNS": "200", "NO_COLOR": "1"}).invoke(app, ["serve", "--help"])
+def known_options(command: str = "serve") -> set[str]:
+    shown = CliRunner(env={"COLUMNS": "200", "NO_COLOR": "1"}).invoke(app, [command, "--help"])
     return set(re.findall(r"--[a-z-]+", shown.output))
 
 
@@ -101,6 +101,34 @@ def test_the_ports_of_the_proxy_are_those_of_the_processes(suffix: str, names: l
         text = command if isinstance(command, str) else " ".join(command)
         assert "log_min_duration_statement=-1" in text
         assert "checkpoint_timeout=30min" in text
+
+
+def test_edges_have_a_database_user_that_owns_nothing() -> None:
+    """Its rights are those that `migrate --edge-role` grants, before any of them starts."""
+    services = yaml.safe_load((DEPLOY / "compose-edges.yaml").read_text())["services"]
+    users = {
+        name: re.findall(r"--store postgresql://(\w+)@", service.get("command") or "")
+        for name, service in services.items()
+        if name in ("migrate", "hub", "edge1", "edge2")
+    }
+    owner = [services["primary"]["environment"]["POSTGRES_USER"]]
+    assert users == {"migrate": owner, "hub": owner, "edge1": ["edge"], "edge2": ["edge"]}
+    for name in users:
+        secret = "edge-pgpass" if name.startswith("edge") else "pgpass"
+        assert services[name]["environment"]["PGPASSFILE"] == f"/run/secrets/{secret}"
+        assert {"pgpass", "edge-pgpass"} & set(services[name]["secrets"]) == {secret}
+        if name != "migrate":
+            assert services[name]["depends_on"] == {
+                "migrate": {"condition": "service_completed_successfully"}
+            }
+    command = services["migrate"]["command"]
+    assert set(re.findall(r"--[a-z-]+", command)) <= known_options("migrate")
+    [role] = re.findall(r"--edge-role (\w+)", command)
+    assert [role] == users["edge1"]
+    mounted = services["primary"]["volumes"]
+    assert "./edge-role.sql:/docker-entrypoint-initdb.d/edge-role.sql:ro" in mounted
+    assert "edge-password" in services["primary"]["secrets"]
+    assert f"CREATE ROLE {role} LOGIN PASSWORD" in (DEPLOY / "edge-role.sql").read_text()
 
 
 def test_standbys_are_named_and_no_copy_has_such_a_name() -> None:

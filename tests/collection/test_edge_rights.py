@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import secrets
+import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -22,6 +23,7 @@ from metricshuffle.collection.store.part_store import EdgeStore, HubStore, conne
 from metricshuffle.collection.store.records import Entry, StoreError, Verdict
 from metricshuffle.errors import InputError
 
+DEPLOY = Path(__file__).parents[2] / "deploy"
 pytestmark = pytest.mark.thorough
 
 
@@ -158,3 +160,28 @@ def test_users_who_do_not_fit_are_refused(pair: PostgresPair) -> None:
     migrate_database(pair.url_of("hub"))
     with pytest.raises(StoreError, match="migrate --edge-role"):
         connect_parts(pair.url_of("edge"), is_hub=False, accept_loss=False, jump=300)
+
+
+def test_the_user_of_the_deployment_gets_its_password_and_its_rights(pair: PostgresPair) -> None:
+    """The file that the image of PostgreSQL runs, by psql as there."""
+    make_users(pair)
+    pair.ask("DROP OWNED BY edge")
+    pair.ask("DROP ROLE edge")
+    with tempfile.TemporaryDirectory(dir=pair.folder.parent) as name:
+        folder = Path(name)
+        folder.chmod(0o755)
+        secret, script = folder / "edge-password", folder / "edge-role.sql"
+        secret.write_text("it's \\secret\n")
+        sql = (DEPLOY / script.name).read_text()
+        script.write_text(sql.replace("/run/secrets/edge-password", str(secret)))
+        pair.program("psql", "-v", "ON_ERROR_STOP=1", "-X", "-f", str(script), pair.primary_url)
+    [(password, may_do)] = pair.ask(
+        "SELECT rolpassword, rolsuper OR rolcreaterole OR rolcreatedb OR rolreplication "
+        "FROM pg_authid WHERE rolname = 'edge'"
+    )
+    assert password.startswith("SCRAM-SHA-256$")
+    assert not may_do
+    migrate_database(pair.primary_url, "edge")
+    edge = connect_parts(pair.url_of("edge"), is_hub=False, accept_loss=False, jump=300)
+    edge.now()
+    edge.close()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sqlite3
 import subprocess
 import sys
@@ -110,6 +111,26 @@ def test_what_has_lost_its_keys_is_given_up_when_it_is_named(
     assert own.advance(lost.digest) == "aborted"
     assert own.advance(safe.digest) == "open"
     own.check_keys([lost.digest])  # (a command that is repeated)
+
+
+def test_all_that_would_be_aborted_after_a_restore_is_listed(
+    store: Store, tmp_path: Path, clock: Clock
+) -> None:
+    clock.stop(START)
+    keys = KeyFolder.at(tmp_path / "own")
+    own = Shuffler(store, keys, abandon=())
+    lost = [opened_round(own, now=START, rounds=5, round=number) for number in range(1, 6)]
+    safe = lost.pop()
+    for made in lost:
+        row = store.row(made.digest)
+        assert row is not None
+        keys.destroy(row.key)
+    with pytest.raises(InputError, match="misses the keys of 4 of its collections") as refused:
+        own.check_keys()
+    listed = set(re.findall(r"--abandon (\w+)", str(refused.value)))
+    assert listed == {made.digest for made in lost}
+    assert safe.digest not in listed
+    own.check_keys(sorted(listed))
 
 
 def test_a_collection_without_an_owner_belongs_to_whoever_has_its_keys(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import threading
 import time
@@ -20,6 +21,7 @@ from tests.collection.test_many_hosts import (
 )
 
 from metricshuffle.collection.keys import AnalystKey
+from metricshuffle.collection.terms import Collection, parse_time
 
 EDGE_POINTS = (
     "opened",
@@ -50,6 +52,8 @@ HUB_POINTS = (
     "erased",
     "checked",
 )
+KILLS_EACH = int(os.environ.get("METRICSHUFFLE_KILLS_EACH", "10"))
+LASTS = 35.0
 SAMPLE = (("edge", "counted"), ("hub", "keys destroyed"))
 ALL = [("edge", point) for point in EDGE_POINTS] + [("hub", point) for point in HUB_POINTS]
 
@@ -61,49 +65,89 @@ def cases() -> list[object]:
     ]
 
 
-def keep_alive(hosts: Hosts, stop: threading.Event) -> None:
-    """Start whichever process was killed again, without the point."""
-    while not stop.wait(0.05):
-        for process in (hosts.hub, *hosts.edges):
-            if process.process.poll() is not None:
-                assert process.process.returncode == -signal.SIGKILL, process.log
-                process.kill_at = ""
-                process.ended()
-                process.start()
+class KeptAlive:
+    """Starts whichever process was killed again, with the point until that was `wanted` times."""
+
+    def __init__(self, hosts: Hosts, wanted: int) -> None:
+        self.kills = 0
+        self._hosts = hosts
+        self._wanted = wanted
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def end(self) -> None:
+        self._stop.set()
+        if self._thread.is_alive():
+            self._thread.join()
+
+    def _run(self) -> None:
+        while not self._stop.wait(0.05):
+            for process in (self._hosts.hub, *self._hosts.edges):
+                if process.process.poll() is not None:
+                    assert process.process.returncode == -signal.SIGKILL, process.log
+                    self.kills += 1
+                    if self.kills >= self._wanted:
+                        process.kill_at = ""
+                    process.ended()
+                    try:
+                        process.start()
+                    except AssertionError:  # the point may be reached before it listens
+                        if process.process.wait(10) != -signal.SIGKILL:
+                            raise
 
 
-@pytest.mark.parametrize(("role", "point"), cases())
-def test_a_process_that_is_killed_at_a_point_changes_nothing(
-    pair: PostgresPair, tmp_path: Path, role: str, point: str
-) -> None:
+def kills_of_round(pair: PostgresPair, folder: Path, role: str, point: str, wanted: int) -> int:
+    """Run a round in which a process is killed up to `wanted` times; return the number of kills."""
+    folder.mkdir()
     new_database(pair)
-    hosts = hosts_of(tmp_path, pair.url, 2, lease=10)
+    hosts = hosts_of(folder, pair.url, 2, lease=10)
     killed = hosts.hub if role == "hub" else hosts.edges[0]
     killed.kill_at = point
-    stop = threading.Event()
-    keeping = threading.Thread(target=keep_alive, args=(hosts, stop))
+    keeping = KeptAlive(hosts, wanted)
     try:
         for process in (hosts.hub, *hosts.edges):
             process.start()
         analyst = AnalystKey.new()
-        collection = hosts.hub.opened(load_task(3), lasts=35, analyst=analyst)
+        collection = hosts.hub.opened(load_task(3), lasts=LASTS, analyst=analyst)
         keeping.start()
         reports = [report_of(collection) for _ in range(60)]
         sent_until_acknowledged(hosts, collection, reports[:30])
         if point == "draining":
             killed.process.send_signal(signal.SIGTERM)
         sent_until_acknowledged(hosts, collection, reports)
-        one = output_of_one_process(tmp_path / "one", hosts.hub.keys, collection, reports)
+        while keeping.kills < wanted and role == "edge" and is_long_open(collection):
+            sent_until_acknowledged(hosts, collection, reports[:8])  # known ones are counted, too
+        one = output_of_one_process(folder / "one", hosts.hub.keys, collection, reports)
         answer = released(hosts, collection, analyst)
         assert answer.content == one
-        assert not killed.kill_at, "the point was not reached"
+        assert keeping.kills, "the point was not reached"
         assert not list(hosts.hub.keys.glob("*.key"))
     finally:
-        stop.set()
-        if keeping.is_alive():
-            keeping.join()
+        keeping.end()
         for process in (hosts.hub, *hosts.edges):
             end_for_good(process)
+    return keeping.kills
+
+
+def is_long_open(collection: Collection) -> bool:
+    return time.time() < parse_time(collection.terms.closes) - LASTS / 4
+
+
+@pytest.mark.parametrize(("role", "point"), cases())
+def test_a_process_that_is_killed_at_a_point_changes_nothing(
+    pair: PostgresPair, tmp_path: Path, role: str, point: str
+) -> None:
+    """METRICSHUFFLE_KILLS_EACH sets the number of kills; the sample has those of one round."""
+    rounds = 0
+    kills = 0
+    while kills < KILLS_EACH and not (rounds and (role, point) in SAMPLE):
+        wanted = min(KILLS_EACH - kills, 10 if role == "edge" else 3)
+        kills += kills_of_round(pair, tmp_path / str(rounds), role, point, wanted)
+        rounds += 1
+        print(f"{role}, {point}: killed {kills} times in {rounds} rounds", flush=True)
 
 
 @pytest.mark.thorough

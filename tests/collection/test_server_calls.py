@@ -421,6 +421,18 @@ def test_many_collections_are_listed_while_reports_are_answered(service: Service
     assert max(pauses) < 0.2
 
 
+def test_there_is_no_join_page_with_a_promise_that_is_not_true(service: Service) -> None:
+    collection = service.opened(1, users=1_000_000)  # more than its modulus has room for
+    for _ in range(2):
+        page = run(lambda: service.ask("GET", f"/join/{collection.digest}"))
+        assert page.status == 404
+        assert page.json["error"].startswith(
+            "this collection has no page to take part: the guarantee of this task cannot be "
+            "certified: 1,000,000 reports are more than"
+        )
+    assert not service.said
+
+
 def test_the_join_page_is_served_and_may_not_be_framed(service: Service) -> None:
     collection = service.opened(
         task=planned("sum in shares").task

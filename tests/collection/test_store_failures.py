@@ -147,7 +147,7 @@ def test_a_new_file_is_its_owners_and_has_the_settings_that_are_counted_on(
     assert settings == {
         "journal_mode": "wal",
         "synchronous": 2,
-        "page_size": 16384,
+        "page_size": 4096,
         "secure_delete": 1,
         "trusted_schema": 0,
         "busy_timeout": 30_000,

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import secrets
+import sqlite3
 from collections.abc import Callable
 from pathlib import Path
 
@@ -25,6 +27,7 @@ from metricshuffle.collection.store.known_tags import KnownTags
 from metricshuffle.collection.store.records import STATES, StoreError, Verdict
 from metricshuffle.collection.store.schema_versions import latest_version, migrations
 from metricshuffle.collection.store.sql_store import Store
+from metricshuffle.collection.store.sqlite_file import JOURNAL_BYTES
 from metricshuffle.errors import InputError
 
 STORED = Verdict.STORED
@@ -65,6 +68,35 @@ def test_what_was_rolled_back_is_not_known(tmp_path: Path, new_collection: NewCo
     assert other.put(digest, [undone]) == [SAME]
     store.close()
     other.close()
+
+
+@pytest.mark.parametrize("page", [4096, 16384])
+def test_a_report_is_written_at_most_four_times_its_length(
+    tmp_path: Path, new_collection: NewCollection, page: int
+) -> None:
+    """Into the journal and from there into the file; in pages of an older file more often."""
+    path = tmp_path / "shuffler.db"
+    with contextlib.closing(sqlite3.connect(path)) as db:
+        db.execute(f"PRAGMA page_size = {page}")
+        db.execute("PRAGMA journal_mode = WAL")
+    path.chmod(0o600)
+    store = connect_store(f"sqlite:///{path}")
+    digest = added(store, new_collection(maximum=5_000))
+    store.forget_deleted()
+    before = path.stat().st_size
+    lengths = 0
+    for _ in range(60):
+        entries = fresh_entries(64, 602)
+        assert store.put(digest, entries) == [STORED] * 64
+        lengths += sum(len(entry.hidden) for entry in entries)
+    written = path.with_name(f"{path.name}-wal").stat().st_size
+    store.forget_deleted()
+    times = (written + path.stat().st_size - before) / lengths
+    assert times < 4 if page == 4096 else 4 < times < 6
+    with store._database.writing() as transaction:
+        [pages] = transaction.execute("PRAGMA wal_autocheckpoint").fetchone()
+    assert pages * page == JOURNAL_BYTES
+    store.close()
 
 
 def test_the_migrations_of_both_databases_have_the_states_and_steps_of_the_rules() -> None:

@@ -429,9 +429,7 @@ class Shuffler:
             raise InputError(
                 f"{self.keys.path} misses the keys of {len(missing):,} of its collections that "
                 "have reports; restore them, or, if they are lost for good, abort those "
-                "collections: "
-                f"{' '.join(f'--abandon {digest}' for digest in missing[:3])}"
-                f"{' ...' if len(missing) > 3 else ''}."
+                f"collections: {' '.join(f'--abandon {digest}' for digest in missing)}."
             )
         others = [
             row.digest[:16]

@@ -26,7 +26,7 @@ from metricshuffle.collection.store.records import CollectionRow, DuplicateColle
 from metricshuffle.collection.terms import Collection, instant, parse_time
 from metricshuffle.collection.witness import LARGEST_REQUEST, Denied
 from metricshuffle.collection.witness import PATH as WITNESS
-from metricshuffle.errors import InputError, MetricShuffleError
+from metricshuffle.errors import InputError, MetricShuffleError, NotCertified
 
 if TYPE_CHECKING:
     from starlette.applications import Starlette
@@ -78,12 +78,19 @@ def read(served: bytes) -> Collection:
 
 
 @lru_cache(maxsize=16)
-def _page(served: bytes, clock: str) -> bytes:
-    """Join page as this shuffler serves it, with the notes about its clock."""
+def _page(served: bytes, clock: str) -> bytes | str:
+    """Join page as this shuffler serves it, with the notes about its clock.
+
+    If its guarantee is not true, the text that says why instead.
+    """
     from metricshuffle.collection.client.join_page import join_page
 
     collection = read(served)
-    return join_page(collection, collection.terms.hops[0].url, clock=clock.splitlines()).encode()
+    url = collection.terms.hops[0].url
+    try:
+        return join_page(collection, url, clock=clock.splitlines()).encode()
+    except NotCertified as error:
+        return str(error)
 
 
 def phase(row: CollectionRow, now: float) -> str:
@@ -214,6 +221,8 @@ class _PublicRoutes:
     async def join(self, request: Request) -> Response:
         row = await self._row(request)
         page = await asyncio.to_thread(_page, row.served, row.clock)
+        if isinstance(page, str):
+            raise CallRejected(404, f"this collection has no page to take part: {page}")
         return _bytes_response(page, "text/html; charset=utf-8", PAGE_HEADERS)
 
     async def script(self, request: Request) -> Response:

@@ -36,14 +36,13 @@ from metricshuffle.collection.store.sqlite_schema import (
 from metricshuffle.collection.store.transaction import PageEnd, ReportPage, Transaction
 from metricshuffle.files import check_leads_somewhere
 
-JOURNAL_PAGES = 4000
-"""Pages in the journal before they are copied into the file: 64 MB."""
+JOURNAL_BYTES = 64_000 * 1024
+"""Pages in the journal before they are copied into the file, in bytes."""
 SETTINGS = (
     "synchronous = FULL",
     "secure_delete = ON",
     "trusted_schema = OFF",
     "cell_size_check = ON",
-    f"wal_autocheckpoint = {JOURNAL_PAGES}",
     "journal_size_limit = 0",
     "temp_store = MEMORY",
     "cache_size = -32768",
@@ -347,7 +346,8 @@ class SqliteFile:
         )
         with contextlib.ExitStack() as failed:
             failed.callback(db.close)
-            for setting in SETTINGS:
+            [page_bytes] = db.execute("PRAGMA page_size").fetchone()  # 16384 in older files
+            for setting in (*SETTINGS, f"wal_autocheckpoint = {JOURNAL_BYTES // page_bytes}"):
                 db.execute(f"PRAGMA {setting}")
             failed.pop_all()
         return db

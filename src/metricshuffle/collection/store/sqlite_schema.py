@@ -12,11 +12,13 @@ from __future__ import annotations
 
 APPLICATION = 0x4D53_6866
 """Application id in the file ("MShf")."""
-PAGE_BYTES = 16384
-"""A larger page costs more for every small report, a smaller one contains too few of them."""
+PAGE_BYTES = 4096
+"""Page size of new files. Every commit writes five pages in addition to those of its reports, and
+the next one writes the last of these again. Older files keep their pages of 16384 bytes."""
 PIECE_BYTES = 4000
 WHOLE_REPORT_BYTES = 65536
-"""Layout 1 splits reports between these sizes, as a row over a quarter page takes a second page."""
+"""Layout 1 splits reports between these sizes: a row over a quarter of 16384 bytes takes a second
+page."""
 
 _COLLECTION_TABLES = (
     "CREATE TABLE report_{id} (place INTEGER PRIMARY KEY AUTOINCREMENT, tag BLOB NOT NULL, "
