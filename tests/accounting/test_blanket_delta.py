@@ -331,7 +331,7 @@ def test_what_is_not_a_number_is_never_small(
 ) -> None:
     law = metric(1.0, 1.0, 1.0)
     monkeypatch.setattr(contours, "contour", lambda *arguments: broken)
-    monkeypatch.setattr(kernels, "enumeration", lambda *arguments: broken[:2])
+    monkeypatch.setattr(kernels, "enumerate_counts", lambda *arguments: broken[:2])
     for epsilon in (0.0, 0.3):
         found = delta_bracket(law, 1000, epsilon)
         assert found.evaluator == "local"

@@ -151,7 +151,7 @@ def test_an_injected_nan_gives_what_is_true_without_a_shuffler(
     law = metric(1.0, 1.0, 1.0)
     delta = 1e-6
     monkeypatch.setattr(contours, "contour", lambda *arguments: broken)
-    monkeypatch.setattr(kernels, "enumeration", lambda *arguments: broken[:2])
+    monkeypatch.setattr(kernels, "enumerate_counts", lambda *arguments: broken[:2])
     local = math.log(math.e - delta * (math.e + 1.0))  # (e - e^epsilon)/(e + 1) = delta
     assert local <= epsilon_upper(law, 1000, delta) <= 1.0 * (1.0 + 1e-14)
     assert epsilon_lower(law, 10**6, delta) == 0.0

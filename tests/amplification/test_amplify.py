@@ -244,7 +244,7 @@ def test_nan_gives_the_trivial_bound(monkeypatch: pytest.MonkeyPatch) -> None:
             _contour_kernels, "contour", lambda *_, wrong=wrong: (wrong, math.nan, 5)
         )
         monkeypatch.setattr(
-            _blanket_kernels, "enumeration", lambda *_, wrong=wrong: (wrong, math.nan)
+            _blanket_kernels, "enumerate_counts", lambda *_, wrong=wrong: (wrong, math.nan)
         )
         for name in ("hoelder", "hoelder_by_moments"):
             monkeypatch.setattr(
