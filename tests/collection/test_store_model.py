@@ -509,7 +509,10 @@ def postgres_model_url(new_postgres_url: Callable[[], str]) -> Callable[[], str]
         with past_the_store(url) as connection:
             for number in report_tables(connection):
                 connection.execute(f"DROP TABLE report_{number}, admitted_{number}")
-        asked(url, "TRUNCATE collection, served, report, ticket, output, part RESTART IDENTITY")
+        asked(
+            url,
+            "TRUNCATE collection, served, report, ticket, output, part RESTART IDENTITY CASCADE",
+        )
         asked(url, "UPDATE clock SET latest = 0")
         return url
 

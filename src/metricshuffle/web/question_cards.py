@@ -370,9 +370,8 @@ ITEMS = QuestionCard(
         Field(
             "table",
             "Table",
-            "A header and a row for each possible item (a square has two: column and row), then "
-            "its numbers; it becomes public. Commas, or cells copied from a sheet. Larger tables "
-            "are read by the command: --query user-linear --table FILE.",
+            "A header, and a row for each possible item (squares: column and row) with its "
+            "numbers; it becomes public. The command reads larger tables.",
             "hour,fare,crowd\n"
             + "".join(f"{hour},{fare},{crowd}\n" for hour, fare, crowd in HOURS),
             "table",
@@ -381,8 +380,8 @@ ITEMS = QuestionCard(
         Field(
             "similar_to",
             "Compared with",
-            "Named vectors as long as the rows of the table: the answer is the mean similarity "
-            "(inner product) to each. Empty for the means of the columns.",
+            "Named vectors as long as a row: the answer is the mean similarity (inner product) to "
+            "each. Empty: the means of the columns.",
             "",
             "table",
             optional=True,

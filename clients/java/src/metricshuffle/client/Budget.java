@@ -17,8 +17,8 @@ public final class Budget {
   private static final MathContext DOWN = new MathContext(4, RoundingMode.FLOOR);
   private static final int DIGITS = 60;
   private static final BigDecimal LARGEST_DELTA = new BigDecimal("0.001"); // above it a limit counts as exceeded
-  private static final String COLLUDING = "even if every shuffler colludes with the analysts";
-  private static final String HONEST = "if the shufflers are honest";
+  private static final String COLLUDING = "even if every shuffler or adder colludes with the analysts";
+  private static final String HONEST = "if the shufflers or adders are honest";
 
   private Budget() {}
 

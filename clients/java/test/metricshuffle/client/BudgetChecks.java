@@ -112,12 +112,12 @@ final class BudgetChecks {
         List.of(
             CLAIMED, "",
             "Moves between values up to 3 h:",
-            "no limit, even if every shuffler colludes with the analysts;",
-            "epsilon 2, if the shufflers are honest.",
+            "no limit, even if every shuffler or adder colludes with the analysts;",
+            "epsilon 2, if the shufflers or adders are honest.",
             "DAY made, not sent yet: round 1 of task cccccccc" + bo, "",
             "Moves between values up to 5 kcal:",
-            "epsilon 6.2, even if every shuffler colludes with the analysts;",
-            "epsilon 1.1, delta 0.000004, if the shufflers are honest.",
+            "epsilon 6.2, even if every shuffler or adder colludes with the analysts;",
+            "epsilon 1.1, delta 0.000004, if the shufflers or adders are honest.",
             "DAY made, not sent yet: round 1 of task aaaaaaaa" + bo,
             "DAY made, not sent yet: round 2 of task aaaaaaaa" + bo,
             "DAY made, not sent yet: round 3 of task aaaaaaaa" + bo,
@@ -128,8 +128,8 @@ final class BudgetChecks {
         List.of(
             CLAIMED, "",
             "Moves of any length (task dddddddd):",
-            "no limit, even if every shuffler colludes with the analysts;",
-            "no limit, if the shufflers are honest.",
+            "no limit, even if every shuffler or adder colludes with the analysts;",
+            "no limit, if the shufflers or adders are honest.",
             "DAY declined before it was sent, and counted: round 1 of task dddddddd" + bo, ELSEWHERE));
   }
 
@@ -180,8 +180,8 @@ final class BudgetChecks {
     String told = over(client(outbox, collection("b", 1, 1, shuffled, local), ""));
     isEqual(
         told,
-        "With this report, those of 30 days sum up to epsilon 6, even if every shuffler colludes with the analysts (and to epsilon 0.2, if"
-            + " the shufflers are honest), for moves of 10 kcal; your limit is 3 at 10 kcal in 30d. Nothing was made or sent.");
+        "With this report, those of 30 days sum up to epsilon 6, even if every shuffler or adder colludes with the analysts (and to epsilon 0.2, if"
+            + " the shufflers or adders are honest), for moves of 10 kcal; your limit is 3 at 10 kcal in 30d. Nothing was made or sent.");
     isEqual(folder.entries().size(), 1);
     isEqual(over(client(outbox, collection("c", 1, 1, guarantee(0.1, 0, 1.0, "h", "flat"), local), "")).contains("none for moves in h"), true);
     folder.setLimit("", Limit.parse("none at 10 kcal in 30d"));
